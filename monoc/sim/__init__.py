@@ -1,0 +1,1 @@
+"""Functional simulator of gfx950 assembly (see docs/simulator.md)."""
