@@ -1,0 +1,1 @@
+"""The expression IR and its two readings (FlyDSL source, torch values)."""
