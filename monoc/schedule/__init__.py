@@ -1,0 +1,1 @@
+"""Stages placed, handed off and laid out: the Schedule, its printout ``plan.py`` and its proofs."""

@@ -1,0 +1,128 @@
+"""Formulas: the Python expressions a schedule is made of, as ``plan.py`` prints them.
+
+A formula names the fields and properties of one build (``b.tokens``, ``b.tp``, ``b.heads``), dimension
+constants (``HIDDEN``), the task index ``i`` and the functions ``cdiv``, ``round_up``, ``min``, ``max``. It is
+text because ``plan.py`` is its printout and the proofs run that printout; it is checked against a whitelist
+of syntax before it is ever printed, and built only from identifiers the front end has validated.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import NewType
+
+__all__ = [
+    "FUNCTIONS",
+    "Formula",
+    "FormulaError",
+    "attributes",
+    "check",
+    "constants",
+    "formula",
+    "substitute",
+]
+
+Formula = NewType("Formula", str)
+
+FUNCTIONS = ("cdiv", "max", "min", "round_up")
+_CONSTANT = re.compile(r"[A-Z][A-Z0-9_]*\Z")
+_NODES = (
+    ast.Expression,
+    ast.BinOp,
+    ast.UnaryOp,
+    ast.BoolOp,
+    ast.Compare,
+    ast.IfExp,
+    ast.Call,
+    ast.Name,
+    ast.Attribute,
+    ast.Constant,
+    ast.Load,
+    ast.Add,
+    ast.Sub,
+    ast.Mult,
+    ast.FloorDiv,
+    ast.Mod,
+    ast.USub,
+    ast.Not,
+    ast.And,
+    ast.Or,
+    ast.Eq,
+    ast.NotEq,
+    ast.Lt,
+    ast.LtE,
+    ast.Gt,
+    ast.GtE,
+)
+
+
+class FormulaError(ValueError):
+    """A formula outside the whitelisted language; the message quotes it and names the offending part."""
+
+
+def formula(text: str | int, *, task: bool = False) -> Formula:
+    """``text`` as a checked formula; ``task`` allows the task index ``i``. Raises :class:`FormulaError`."""
+    made = Formula(str(text))
+    check(made, task=task)
+    return made
+
+
+def check(text: Formula, *, task: bool = False) -> None:
+    """Raise :class:`FormulaError` unless ``text`` is in the language of this module."""
+    for node in ast.walk(_parse(text)):
+        if not isinstance(node, _NODES):
+            raise FormulaError(f"formula {text!r}: {type(node).__name__} is not allowed")
+        if isinstance(node, ast.Constant) and not isinstance(node.value, int | bool | str):
+            raise FormulaError(f"formula {text!r}: constant {node.value!r} is not an integer")
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and not node.value.isidentifier():
+            raise FormulaError(f"formula {text!r}: string {node.value!r} is not a name")
+        if isinstance(node, ast.Name):
+            _check_name(node, text, task)
+        if isinstance(node, ast.Attribute):
+            _check_attribute(node, text)
+        if isinstance(node, ast.Call) and not (
+            isinstance(node.func, ast.Name) and node.func.id in FUNCTIONS and node.args and not node.keywords
+        ):
+            raise FormulaError(f"formula {text!r}: only {', '.join(FUNCTIONS)} may be called")
+
+
+def attributes(text: Formula) -> frozenset[str]:
+    """The build's fields and properties ``text`` reads: ``tokens`` of ``b.tokens``."""
+    return frozenset(n.attr for n in ast.walk(_parse(text)) if isinstance(n, ast.Attribute))
+
+
+def constants(text: Formula) -> frozenset[str]:
+    """The dimension constants ``text`` reads."""
+    return frozenset(
+        n.id for n in ast.walk(_parse(text)) if isinstance(n, ast.Name) and _CONSTANT.match(n.id)
+    )
+
+
+def substitute(text: Formula, index: Formula) -> Formula:
+    """``text`` with the task index ``i`` replaced by ``index``."""
+
+    class Replace(ast.NodeTransformer):
+        def visit_Name(self, node: ast.Name) -> ast.AST:
+            return ast.parse(index, mode="eval").body if node.id == "i" else node
+
+    return formula(ast.unparse(Replace().visit(_parse(text))), task=True)
+
+
+def _parse(text: Formula) -> ast.Expression:
+    try:
+        return ast.parse(text, mode="eval")
+    except SyntaxError as error:
+        raise FormulaError(f"formula {text!r} is not an expression: {error.msg}") from None
+
+
+def _check_name(node: ast.Name, text: Formula, task: bool) -> None:
+    if node.id == "b" or node.id in FUNCTIONS or _CONSTANT.match(node.id) or (task and node.id == "i"):
+        return
+    hint = "; the task index is only known in task formulas" if node.id == "i" else ""
+    raise FormulaError(f"formula {text!r}: unknown name {node.id!r}{hint}")
+
+
+def _check_attribute(node: ast.Attribute, text: Formula) -> None:
+    if not (isinstance(node.value, ast.Name) and node.value.id == "b") or node.attr.startswith("_"):
+        raise FormulaError(f"formula {text!r}: only public fields of b may be read")
