@@ -1,0 +1,69 @@
+"""A CTA's own coordinates and its kernel arguments, re-read where a stage starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import flydsl.expr as fx
+
+from monoc.device.frozen import Frozen
+from monoc.device.intrinsics import constant_load, first_lane, kernel_arguments, opaque_scalar, opaque_vector
+
+__all__ = ["Args", "Cta", "first_task", "uniform"]
+
+
+def uniform(v: Any) -> fx.Int32:
+    """A value all lanes hold, as a scalar."""
+    return first_lane(v)
+
+
+@dataclass(frozen=True)
+class Cta(Frozen):
+    """Where this thread is: CTA ``bid`` of ``grid``, thread ``tid`` of ``threads``; ``lane`` of ``wave`` follow."""
+
+    bid: Any
+    tid: Any
+    grid: int
+    threads: int
+
+    @property
+    def lane(self) -> Any:
+        return self.tid & 63
+
+    @property
+    def wave(self) -> Any:
+        return uniform(self.tid >> 6)
+
+    @property
+    def waves(self) -> int:
+        return self.threads // 64
+
+    def fresh(self) -> Cta:
+        """This CTA with an opaque thread id: lane arithmetic stays in the stage that asks, and out of other stages' registers."""
+        return Cta(self.bid, opaque_vector(self.tid), self.grid, self.threads)
+
+
+def first_task(cta: Cta, at: int) -> Any:
+    """CTA ``cta``'s first task of a stage placed at CTA ``at``; its next ones are ``grid`` apart."""
+    return (cta.bid - at % cta.grid + cta.grid) % cta.grid
+
+
+class Args(Frozen):
+    """The kernel's arguments by name, loaded from the kernarg segment when asked for.
+
+    ``names`` in launch order; every argument is an Int64, so argument i lies at byte 8 i. Each :meth:`stage` reads
+    through an opaque copy of the segment's address: LLVM then keeps no argument in scalar registers from one
+    stage to the next, where it would spill them.
+    """
+
+    def __init__(self, names: tuple[str, ...], base: Any = None) -> None:
+        self._at = {name: 8 * i for i, name in enumerate(names)}
+        self._names = names
+        self._base = base
+
+    def stage(self) -> Args:
+        return Args(self._names, opaque_scalar(kernel_arguments()))
+
+    def __getitem__(self, name: str) -> fx.Int64:
+        return constant_load(self._base + fx.Int64(self._at[name]))
