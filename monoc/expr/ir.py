@@ -14,7 +14,7 @@ from enum import StrEnum
 
 __all__ = [
     "Access", "Binary", "BinaryOp", "Compare", "CompareOp", "Const", "DType", "Expr", "Fma", "IndexConst",
-    "IndexTerm", "IndexVar", "Local", "Reduce", "ReduceOp", "Round", "Select", "Span", "Unary", "UnaryOp",
+    "IndexSum", "IndexTerm", "IndexVar", "Local", "Reduce", "ReduceOp", "Round", "Select", "Span", "Unary", "UnaryOp",
     "accesses", "walk",
 ]  # fmt: skip
 
@@ -89,7 +89,15 @@ class IndexConst:
     value: int
 
 
-IndexTerm = IndexVar | IndexConst
+@dataclass(frozen=True)
+class IndexSum:
+    """``sum of factor * variable + offset``, e.g. ``8 + 4*r + s``; at least one term."""
+
+    terms: tuple[tuple[str, int], ...]  # (variable, factor)
+    offset: int
+
+
+IndexTerm = IndexVar | IndexConst | IndexSum
 
 
 @dataclass(frozen=True)
@@ -167,11 +175,14 @@ class Select(_Node):
 
 @dataclass(frozen=True)
 class Reduce(_Node):
-    """A reduction of ``body`` over the index variables ``over``, in fp32."""
+    """A reduction of ``body`` over the index variables ``over``, in fp32.
+
+    An ordered sum with ``rounding`` rounds to that type after every addition (its first term is taken as it is)."""
 
     op: ReduceOp
     over: tuple[str, ...]
     body: Expr
+    rounding: DType | None = None
 
 
 Expr = Const | Access | Local | Unary | Binary | Fma | Round | Compare | Select | Reduce

@@ -1,0 +1,414 @@
+"""The resolved program: what the front end hands to the rest of the compiler.
+
+Everything is resolved and checked: definitions are inlined, every value has one :class:`ValueType`, every
+statement a guard over the build parameters. Shapes are one rank's (``heads`` is ``64 / tp``) and symbolic in
+the dimensions of :attr:`Program.dims`; ``shape[i].evaluate(program.environment(build))`` is a number.
+
+A value may be defined by several statements whose guards exclude each other (``... when fold else ...``); a
+use holds in no build in which none of its definitions holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from itertools import product
+
+from monoc.expr.ir import DType, Expr, Reduce, Span, accesses, walk
+from monoc.spec.buildexpr import TRUE, BuildExpr, BuildValue
+
+__all__ = ["REPLICATED", "Attribute", "Build", "BuildParam", "BuildSpace", "DimDecl", "Entry", "Extent",
+           "HandoffOverride", "HostCall", "Launch", "Layout", "MapStatement", "OpStatement", "Operand", "Program",
+           "Role", "Runner", "RunnerOption", "ScaleDecl", "Schedule", "Sharding", "ShardingKind", "Statement", "Step",
+           "Target", "TensorDecl", "ValueType", "Variant", "WeightClass", "WeightField"]  # fmt: skip
+
+
+# ------------------------------------------------------------------ types
+
+
+class ShardingKind(StrEnum):
+    REPLICATED = "replicated"  # every rank holds the same bits
+    SPLIT = "split"  # each rank holds its share of axis `axis`
+    PARTIAL = "partial"  # the value is the sum over ranks of what each holds
+
+
+@dataclass(frozen=True)
+class Sharding:
+    kind: ShardingKind
+    axis: int | None = None  # of SPLIT
+
+    def __str__(self) -> str:
+        return f"split over axis {self.axis}" if self.kind is ShardingKind.SPLIT else self.kind.value
+
+
+REPLICATED = Sharding(ShardingKind.REPLICATED)
+
+
+@dataclass(frozen=True)
+class ValueType:
+    """Type of a value: ``dtype`` of an element, one rank's ``shape``, sharding over tp.
+
+    ``block`` is set for block-scaled formats (MXFP8: dtype e4m3, block ``(1, 32)``): the elements an E8M0
+    code covers in the last two axes."""
+
+    dtype: DType
+    shape: tuple[BuildExpr, ...]
+    sharding: Sharding = REPLICATED
+    block: tuple[int, int] | None = None
+
+
+# ------------------------------------------------------------------ builds
+
+
+@dataclass(frozen=True)
+class Build:
+    """One choice of every build parameter: ``build["tokens"]``, ``build["ratio"]``, ..."""
+
+    variant: str
+    values: tuple[tuple[str, int], ...]  # booleans are 0 and 1
+
+    @cached_property
+    def env(self) -> Mapping[str, BuildValue]:
+        """The parameters by name, ``variant`` apart."""
+        return dict(self.values)
+
+    def __getitem__(self, name: str) -> int:
+        return int(self.env[name])
+
+
+@dataclass(frozen=True)
+class BuildParam:
+    """A build parameter all variants share: its possible values, ascending (a range is written out)."""
+
+    name: str
+    values: tuple[int, ...]
+    boolean: bool
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A named complete variant of the layer (``target``, ``draft``): the values each of its parameters takes."""
+
+    name: str
+    values: tuple[tuple[str, tuple[int, ...]], ...]
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class BuildSpace:
+    """Every build a package serves: variants x their parameters x the shared ones, less what ``require`` rules out."""
+
+    params: tuple[BuildParam, ...]
+    variants: tuple[Variant, ...]
+    require: tuple[BuildExpr, ...]
+
+    def names(self) -> tuple[str, ...]:
+        """All parameter names: the shared ones, then those of the variants."""
+        return tuple(p.name for p in self.params) + tuple(n for n, _ in self.variants[0].values)
+
+    def builds(self, **fixed: int) -> Iterator[Build]:
+        """The builds with ``fixed`` parameters, in a fixed order (``builds(tokens=8, tp=4)``)."""
+        for variant in self.variants:
+            axes = [(p.name, p.values) for p in self.params] + list(variant.values)
+            choices = [[v for v in values if fixed.get(name, v) == v] for name, values in axes]
+            for combo in product(*choices):
+                env = {name: value for (name, _), value in zip(axes, combo, strict=True)}
+                if all(r.evaluate(env) for r in self.require):
+                    yield Build(variant.name, tuple(env.items()))
+
+
+@dataclass(frozen=True)
+class DimDecl:
+    """A named dimension: an integer expression over earlier dimensions and build parameters."""
+
+    name: str
+    expr: BuildExpr
+    span: Span | None = field(default=None, compare=False)
+
+
+# ------------------------------------------------------------------ tensors
+
+
+class Role(StrEnum):
+    INPUT = "input"  # given to every step; some are also written by a host call
+    WEIGHT = "weight"
+    CACHE = "cache"  # read and written in place (KV records)
+    OUTPUT = "output"
+
+
+@dataclass(frozen=True)
+class Extent:
+    """One axis of a tensor: ``size`` elements; at least so many if ``at_least``; any number if ``size`` is None."""
+
+    size: BuildExpr | None
+    at_least: bool = False
+
+
+class Layout(StrEnum):
+    """How a tensor's bytes are arranged (facts of the formats: docs/language.md, "Layouts")."""
+
+    ROWS = "rows"  # row-major
+    SHUFFLE16 = "shuffle16"  # (16, 16) byte shuffle: per 16 rows [K bytes / 16][16 rows][16 bytes]
+    ROWS_PAD256 = "rows_pad256"  # row-major, rows of a multiple of 512 bytes followed by 256 unused bytes
+    SHUFFLE_SCALE = "shuffle_scale"  # E8M0 codes of a SHUFFLE16 weight: 32x8 tiles, columns padded to 8
+    FP8_DS_MLA = "fp8_ds_mla"  # KV blocks: B x (448 e4m3 | 64 bf16), then B x 8 bytes (7 E8M0 and a pad)
+
+
+@dataclass(frozen=True)
+class ScaleDecl:
+    """The E8M0 codes of a block-scaled weight: a tensor ``name`` of uint8 with ``shape`` as the host holds it."""
+
+    name: str
+    block: tuple[int, int]  # rows x columns one code covers
+    layout: Layout
+    shape: tuple[BuildExpr, ...]
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class TensorDecl:
+    """A tensor the host hands over: elements ``dtype`` in logical ``shape`` (packed e2m1 pairs count twice).
+
+    ``host_shape`` is the shape of the torch tensor: the logical one with the last axis halved for packed
+    formats, or what the spec wrote as ``host_shape`` (same elements, e.g. a trailing 1)."""
+
+    name: str
+    role: Role
+    dtype: DType
+    shape: tuple[Extent, ...]
+    host_shape: tuple[Extent, ...]
+    sharding: Sharding = REPLICATED
+    layout: Layout = Layout.ROWS
+    interleave: int | None = None  # rows of gate and up alternate in tiles of so many
+    scale: ScaleDecl | None = None
+    guard: BuildExpr = TRUE  # builds in which the tensor is given
+    span: Span | None = field(default=None, compare=False)
+
+
+# ------------------------------------------------------------------ statements
+
+
+@dataclass(frozen=True)
+class MapStatement:
+    """``result[index] = expr``: one scalar program an element, reductions inside ``expr``.
+
+    ``index`` names the result's axes in order; ``extents`` gives the range ``0 .. extent-1`` of every index
+    variable, those of the reductions included."""
+
+    result: str
+    index: tuple[str, ...]
+    expr: Expr
+    extents: tuple[tuple[str, BuildExpr], ...]
+    guard: BuildExpr
+    scope: str  # instance path of the enclosing definition ("attn_seam"), "" at launch level
+    origin: str  # "definition.local name", or the name itself at launch level
+    span: Span | None = field(default=None, compare=False)
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        return (self.result,)
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """The values read, each once, in writing order."""
+        return tuple(dict.fromkeys(a.tensor for a in accesses(self.expr)))
+
+    @property
+    def reductions(self) -> tuple[Reduce, ...]:
+        return tuple(n for n in walk(self.expr) if isinstance(n, Reduce))
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An operand of a structured operation: parameter name (monoc/spec/optable.py) and the value given."""
+
+    param: str
+    value: str
+    optional: bool = False  # may be guarded off in some builds: the operation does without it there
+
+
+AttributeValue = bool | int | float | str | BuildExpr | tuple[BuildExpr, ...]
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """A keyword of a structured operation. Integers and dimensions are BuildExpr, real numbers float."""
+
+    name: str
+    value: AttributeValue
+
+
+@dataclass(frozen=True)
+class OpStatement:
+    """``results = op(operands, attributes)``; operations with no results write one of their operands in place."""
+
+    op: str
+    results: tuple[str, ...]
+    arguments: tuple[Operand, ...]
+    attributes: tuple[Attribute, ...]
+    guard: BuildExpr
+    scope: str
+    origin: str
+    span: Span | None = field(default=None, compare=False)
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(o.value for o in self.arguments))
+
+    def operand(self, param: str) -> str | None:
+        """The value given for ``param``, None where it was left out."""
+        return next((o.value for o in self.arguments if o.param == param), None)
+
+    def attribute(self, name: str) -> AttributeValue:
+        """An attribute's value (defaults are filled in). Raises ``KeyError``."""
+        return {a.name: a.value for a in self.attributes}[name]
+
+
+Statement = MapStatement | OpStatement
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One persistent launch: its statements in writing order."""
+
+    name: str
+    statements: tuple[Statement, ...]
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class HostCall:
+    """Host code between launches: called with ``arguments``, it writes the tensors ``writes``."""
+
+    name: str
+    arguments: tuple[str, ...]
+    writes: tuple[str, ...]
+    guard: BuildExpr
+    span: Span | None = field(default=None, compare=False)
+
+
+Step = Launch | HostCall
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One method of the runner: tensors in, launches and host calls in order, tensors out.
+
+    ``carried`` are the values one launch leaves in memory for a later launch or host call."""
+
+    name: str
+    arguments: tuple[str, ...]
+    steps: tuple[Step, ...]
+    outputs: tuple[str, ...]
+    carried: tuple[str, ...]
+    span: Span | None = field(default=None, compare=False)
+
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        return tuple(s for s in self.steps if isinstance(s, Launch))
+
+    @property
+    def host_calls(self) -> tuple[HostCall, ...]:
+        return tuple(s for s in self.steps if isinstance(s, HostCall))
+
+
+# ------------------------------------------------------------------ host side, target, schedule
+
+
+@dataclass(frozen=True)
+class WeightField:
+    """A field of a weight class: a tensor (or a scale tensor), a build parameter, an integer or another class."""
+
+    name: str
+    kind: str  # "tensor" | "scale" | "param" | "int" | "class"
+    refers: str  # the tensor, weight, build parameter or class it stands for
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class WeightClass:
+    name: str
+    fields: tuple[WeightField, ...]
+
+
+@dataclass(frozen=True)
+class RunnerOption:
+    """A constructor keyword of the runner: sets build parameter or schedule knob ``sets``; its default."""
+
+    name: str
+    sets: str
+    default: int
+
+
+@dataclass(frozen=True)
+class Runner:
+    class_name: str
+    weights: tuple[WeightClass, ...]  # the last one is what the methods take
+    options: tuple[RunnerOption, ...]
+    first: tuple[tuple[str, tuple[float, ...]], ...] = ()  # incoming values of the first layer: tensor, row
+    aliases: tuple[tuple[str, str], ...] = ()  # value or tensor name -> the host's name for it
+
+
+@dataclass(frozen=True)
+class Target:
+    arch: str
+    ctas: int
+    threads: int
+
+
+@dataclass(frozen=True)
+class HandoffOverride:
+    """``schedule: handoff:`` the form of the edge that carries ``value`` in ``launch``, with the reason."""
+
+    launch: str
+    value: str
+    form: str
+    reason: str
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    handoffs: tuple[HandoffOverride, ...] = ()
+    knobs: tuple[tuple[str, BuildExpr], ...] = ()
+
+
+# ------------------------------------------------------------------ the program
+
+
+@dataclass(frozen=True)
+class Program:
+    name: str
+    licence: str  # SPDX expression for the emitted files
+    path: str  # of the spec, as given
+    digest: str  # sha256 of the parsed content, comments and formatting apart
+    target: Target
+    space: BuildSpace
+    dims: tuple[DimDecl, ...]
+    tensors: tuple[TensorDecl, ...]
+    types: tuple[tuple[str, ValueType], ...]  # every tensor and value
+    entries: tuple[Entry, ...]
+    runner: Runner
+    schedule: Schedule
+
+    @cached_property
+    def type_of(self) -> Mapping[str, ValueType]:
+        return dict(self.types)
+
+    @cached_property
+    def tensor(self) -> Mapping[str, TensorDecl]:
+        return {t.name: t for t in self.tensors}
+
+    @cached_property
+    def launch(self) -> Mapping[str, Launch]:
+        return {s.name: s for e in self.entries for s in e.launches}
+
+    def environment(self, build: Build) -> Mapping[str, BuildValue]:
+        """Every build parameter and dimension of ``build`` as a number, by name."""
+        env: dict[str, BuildValue] = dict(build.env)
+        for dim in self.dims:
+            env[dim.name] = dim.expr.evaluate(env)
+        return env
