@@ -1,0 +1,1 @@
+"""Emission: a schedule printed as a stand-alone package (docs/architecture.md)."""
