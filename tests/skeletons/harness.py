@@ -1,0 +1,263 @@
+"""A launch around rendered stages: the task loops, the regions in any form, the kernel arguments.
+
+Conventions of a skeleton the launch relies on:
+
+- ``params.describe()`` gives the regions: the function's region parameters are those read, then those written, each
+  once, in that order; its LDS struct is ``<stage>_lds(b)`` (rendered by ``templates/lds.j2``) if it has LDS members.
+- ``params.arguments()`` gives the kernel arguments (:class:`TensorArg`) the function takes after its regions, in order.
+
+``Form.BARRIER`` regions are published by the launch boundary here: a launch with one gets a kernel a stage.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from monoc.build.isa import IsaResult, compile_isa
+from monoc.schedule.model import Form, RegionWrite, StageShape
+from monoc.skeletons.base import render_stage
+
+__all__ = ["TAG", "Bench", "Placed", "evaluate", "from_bits", "to_bits"]
+
+TAG = 0x2B
+_DEVICE = (
+    "cta", "frozen", "gemv", "attention", "handoff", "intrinsics", "lanes", "memory", "mfma", "moe", "numeric", "rope",
+    "route", "rows",
+)  # fmt: skip
+_HEAD = """\
+import flydsl.compiler as flyc
+import flydsl.expr as fx
+from flydsl.expr import const_expr, gpu, range_constexpr, rocdl
+
+
+def cdiv(a, b):
+    return -(-a // b)
+
+
+def round_up(a, b):
+    return cdiv(a, b) * b
+"""
+
+
+def cdiv(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+def round_up(a: int, b: int) -> int:
+    return cdiv(a, b) * b
+
+
+def evaluate(text: str, dims: Mapping[str, int], build: Mapping[str, Any], task: int = 0) -> int:
+    """A formula's value in one build."""
+    names = {"cdiv": cdiv, "round_up": round_up, "min": min, "max": max, "b": SimpleNamespace(**build), "i": task}
+    return int(eval(text, {"__builtins__": {}, **names, **dims}))
+
+
+def to_bits(values: np.ndarray) -> np.ndarray:
+    """f32 values rounded to bf16 (nearest even) as uint16."""
+    bits = np.ascontiguousarray(values, np.float32).view(np.uint32).astype(np.uint64)
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+
+
+def from_bits(bits: np.ndarray) -> np.ndarray:
+    """bf16 bits (uint16) as f32."""
+    return (np.ascontiguousarray(bits, np.uint16).astype(np.uint32) << 16).view(np.float32)
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A stage and the CTA its first task runs on."""
+
+    params: Any
+    at: int = 0
+
+    @property
+    def name(self) -> str:
+        return str(self.params.stage)
+
+    @property
+    def shape(self) -> StageShape:
+        shape: StageShape = self.params.describe()
+        return shape
+
+    @property
+    def regions(self) -> tuple[str, ...]:
+        shape = self.shape
+        return tuple(dict.fromkeys([r.region for r in shape.reads] + [w.region for w in shape.writes]))
+
+
+@dataclass
+class _Place:
+    """Where a region lies in the scratch (or peer) buffer, in bytes."""
+
+    form: Form
+    words: int
+    units: int
+    offset: int
+
+    @property
+    def flags(self) -> int:
+        return self.offset + round_up(4 * self.words, 256)
+
+    @property
+    def bytes(self) -> int:
+        if self.form in (Form.PAIR, Form.PEER):
+            return 8 * self.words
+        return round_up(4 * self.words, 256) + (8 * self.units if self.form is Form.FLAG else 0)
+
+
+@dataclass
+class Bench:
+    """Stages in launch order, built for ``dims`` (constants) and ``build`` (fields of ``b``).
+
+    ``forms``: the form of each region by name (default: :attr:`form`); ``external``: (words, units) of regions no
+    stage here writes. ``tmp``: a directory for the module's source.
+    """
+
+    stages: Sequence[Placed]
+    dims: Mapping[str, int]
+    build: Mapping[str, Any]
+    tmp: Path
+    grid: int = 4
+    threads: int = 512
+    form: Form = Form.PAIR
+    forms: Mapping[str, Form] = field(default_factory=dict)
+    external: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.tp = int(self.build.get("tp", 1))
+        self.places = self._lay_out()
+        self.arguments = tuple(dict.fromkeys(a.name for stage in self.stages for a in stage.params.arguments()))
+        self.merged = all(place.form is not Form.BARRIER for place in self.places.values())
+        self.source = self._source()
+        self.module = self._load()
+
+    # ------------------------------------------------------------ layout
+
+    def number(self, text: str, task: int = 0) -> int:
+        return evaluate(text, self.dims, self.build, task)
+
+    def _lay_out(self) -> dict[str, _Place]:
+        writes: dict[str, RegionWrite] = {w.region: w for s in self.stages for w in s.shape.writes}
+        places: dict[str, _Place] = {}
+        at = {False: 0, True: 0}
+        for name in dict.fromkeys(r for s in self.stages for r in s.regions):
+            if name in writes:
+                words, units = self.number(writes[name].words), self.number(writes[name].units)
+                default = Form.PEER if writes[name].default is Form.PEER else self.form
+            else:
+                words, units = self.external[name]
+                default = self.form
+            place = _Place(self.forms.get(name, default), words, units, 0)
+            peer = place.form is Form.PEER
+            place.offset = at[peer]
+            at[peer] += round_up(place.bytes, 256)
+            places[name] = place
+        self.scratch_bytes, self.peer_bytes = max(at[False], 256), max(at[True], 256)
+        return places
+
+    # ------------------------------------------------------------ source
+
+    def _region(self, name: str) -> str:
+        place = self.places[name]
+        own = f'args["scratch"] + fx.Int64({place.offset})'
+        match place.form:
+            case Form.PAIR:
+                return f"PairRegion({own}, tag)"
+            case Form.FLAG:
+                return f'FlagRegion(PlainRegion({own}), args["scratch"] + fx.Int64({place.flags}), tag)'
+            case Form.BARRIER:
+                return f"PlainRegion({own})"
+            case Form.PEER:
+                table = [f'constant_load(args["peers"] + fx.Int64({8 * r}))' for r in range(self.tp)]
+                copies = ", ".join(f"{t} + fx.Int64({place.offset})" for t in table)
+                return f'PeerRegion(({copies},), args["own"] + fx.Int64({place.offset}), tag)'
+        raise AssertionError(place.form)
+
+    def _source(self) -> str:
+        out = [_HEAD]
+        for module in _DEVICE:
+            if importlib.util.find_spec(f"monoc.device.{module}"):
+                out.append(f"from monoc.device.{module} import *")
+        out.append("\n".join(f"{k} = {v!r}" for k, v in self.dims.items()))
+        fields = {"tokens": 1, "tp": 1, "grid": self.grid, "threads": self.threads, **self.build}
+        # compare by value: FlyDSL keys a kernel's cache by what its closure holds
+        out.append(
+            "\n".join(["class Build(Frozen):", *(f"    {k} = {v!r}" for k, v in fields.items())]) + "\n\nB = Build()"
+        )
+        out += [render_stage(stage.params) for stage in self.stages]
+        if self.merged:
+            out.append(self._kernel("bench", self.stages))
+        else:
+            out += [self._kernel(f"bench_{stage.name}", [stage]) for stage in self.stages]
+        return "\n\n".join(out) + "\n"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The kernels' arguments, in launch order."""
+        return (*self.arguments, "scratch", "own", "peers", "tag")
+
+    def _kernel(self, name: str, stages: Sequence[Placed]) -> str:
+        signature = ", ".join(f"{a}: fx.Int64" for a in self.names)
+        with_lds = [s for s in stages if s.shape.lds]
+        lines = []
+        if with_lds:
+            lines.append("@fx.union\nclass Lds_" + name + ":")
+            lines += [f"    {s.name}: {s.name}_lds(B)" for s in with_lds]
+        lines += [
+            "",
+            f'@flyc.kernel(name="{name}", known_block_size=[{self.threads}, 1, 1])',
+            f"def {name}({signature}):",
+            f"    cta = Cta(fx.block_idx.x, fx.thread_idx.x, {self.grid}, {self.threads})",
+        ]
+        if with_lds:
+            lines.append(f"    shared = fx.SharedAllocator().allocate(Lds_{name})")
+        for s in stages:
+            lines += [
+                f"    args = Args({self.names!r}).stage()",
+                '    tag = fx.Int32(args["tag"])',
+                f"    lds_{s.name} = shared.{s.name}.peek()" if s.shape.lds else f"    lds_{s.name} = None",
+                f"    for task in range(first_task(cta, {s.at}), {s.shape.tasks.replace('b.', 'B.')}, {self.grid}):",
+                f"        {s.name}(",
+                f"            cta, B, lds_{s.name},",
+                *[f"            {self._region(r)}," for r in s.regions],
+                *[f'            args["{a.name}"],' for a in s.params.arguments()],
+                "            task,",
+                "        )",
+                "    gpu.barrier()",
+            ]
+        lines += [
+            "",
+            "@flyc.jit",
+            f"def launch_{name}({signature}, stream: fx.Stream = fx.Stream(None)):",
+            f"    {name}({', '.join(self.names)}).launch(",
+            f"        grid=({self.grid},), block=({self.threads},), stream=stream",
+            "    )",
+        ]
+        return "\n".join(lines)
+
+    def _load(self) -> ModuleType:
+        path = self.tmp / f"bench_{abs(hash(self.source)):x}.py"
+        path.write_text(self.source)
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[path.stem] = module
+        spec.loader.exec_module(module)
+        return module
+
+    # ------------------------------------------------------------ compiling
+
+    def compile(self, arch: str = "gfx950") -> list[IsaResult]:
+        """The kernels of the launch: one, or one a stage where a region is in barrier form."""
+        launches = ["bench"] if self.merged else [f"bench_{s.name}" for s in self.stages]
+        return [compile_isa(getattr(self.module, f"launch_{n}"), (0,) * len(self.names), arch) for n in launches]
