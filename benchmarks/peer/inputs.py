@@ -17,7 +17,7 @@ HEADS, GROUPS, EXPERTS, INTER, WINDOW, TOPK = 64, 8, 384, 2304, 128, 512
 
 @dataclass(frozen=True)
 class Shapes:
-    """One build: rows, tensor-parallel ranks, the layer's compress ratio, tokens a KV block, positions in the tables."""
+    """One build: rows, tensor-parallel ranks, compress ratio, tokens a KV block, positions in the tables."""
 
     tokens: int
     tp: int
