@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Check", "HandEdited", "Header", "check_package", "finish", "format_source", "write_package"]
+__all__ = ["Check", "HandEditedError", "Header", "check_package", "finish", "format_source", "write_package"]
 
 _BODY_HASH = re.compile(r"^# body sha256 ([0-9a-f]{16})$", re.MULTILINE)
 
@@ -23,8 +23,8 @@ _BODY_HASH = re.compile(r"^# body sha256 ([0-9a-f]{16})$", re.MULTILINE)
 class Header:
     """What every generated file says first: who made it, from what, how to make it again.
 
-    ``spec``: the spec's path as the user gave it, relative (an absolute one is cut to its name); ``spec_hash``: of the parsed
-    spec; ``license``: an SPDX expression.
+    ``spec``: the spec's path as the user gave it, relative (an absolute one is cut to its name);
+    ``spec_hash``: of the parsed spec; ``license``: an SPDX expression.
     """
 
     spec: str
@@ -40,7 +40,7 @@ class Header:
         )
 
 
-class HandEdited(Exception):
+class HandEditedError(Exception):
     """Files of an output folder that monoc did not write as they are now; ``paths`` names them."""
 
     def __init__(self, paths: tuple[Path, ...]) -> None:
@@ -105,13 +105,13 @@ def _existing(folder: Path) -> dict[str, str]:
 def write_package(folder: Path, files: Mapping[str, str]) -> tuple[str, ...]:
     """Make ``folder`` hold exactly ``files`` among its Python files; returns the names that changed.
 
-    Everything is written beside the folder first, then moved in. Raises :class:`HandEdited`, with nothing touched, if a
+    Everything is written beside the folder first, then moved in. Raises :class:`HandEditedError`, with nothing touched, if a
     Python file there was not written by monoc as it stands.
     """
     old = _existing(folder)
     edited = tuple(folder / n for n, text in old.items() if text != files.get(n) and not _is_ours(text))
     if edited:
-        raise HandEdited(edited)
+        raise HandEditedError(edited)
     changed = tuple(sorted([n for n, text in files.items() if old.get(n) != text] + [n for n in old if n not in files]))
     if not changed:
         return ()

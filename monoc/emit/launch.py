@@ -12,7 +12,7 @@ from typing import Any
 import jinja2
 
 from monoc.emit.device import DeviceLibrary, names_in
-from monoc.schedule.model import TRUE, Launch, Schedule, Stage
+from monoc.schedule.model import Launch, Schedule, Stage
 from monoc.skeletons.base import render_stage
 
 __all__ = ["LAUNCH_ARGUMENTS", "LaunchSource", "emit_launch", "environment", "launch_arguments"]
@@ -37,7 +37,6 @@ class _Call:
     """A stage as the launch template sees it."""
 
     name: str
-    guarded: bool
     has_lds: bool
     regions: tuple[str, ...]
     arguments: tuple[str, ...]
@@ -68,7 +67,6 @@ def _call(stage: Stage) -> _Call:
     regions = dict.fromkeys([r.region for r in shape.reads] + [w.region for w in shape.writes])
     return _Call(
         name=stage.name,
-        guarded=stage.guard != TRUE,
         has_lds=bool(shape.lds),
         regions=tuple(regions),
         arguments=tuple(a.name for a in stage.params.arguments()),
@@ -88,7 +86,7 @@ def _defined(source: str) -> frozenset[str]:
 
 
 def _distinct(sources: list[str]) -> list[str]:
-    """The sources without a definition an earlier one already made word for word (stages of one skeleton share helpers)."""
+    """The sources, less definitions an earlier one made word for word (stages of one skeleton share helpers)."""
     seen: dict[str, str] = {}
     out: list[str] = []
     for source in sources:
