@@ -80,8 +80,7 @@ def _on_launch(
         resources = resources_of(text, symbol)
         if len(addresses) != len(resources.arguments):
             raise RuntimeError(
-                f"{symbol}: launched with {len(addresses)} arguments, "
-                f"its metadata declares {len(resources.arguments)}"
+                f"{symbol}: launched with {len(addresses)} arguments, its metadata declares {len(resources.arguments)}"
             )
         kernarg = bytearray(resources.kernarg_bytes)
         values = []
@@ -159,9 +158,7 @@ def _patched(owner: Any, name: str, value: Any) -> Iterator[None]:
 
 
 @contextmanager
-def assembly_target(
-    arch: str = "gfx950", *, cache_dir: Path | None = None, debug: bool = False
-) -> Iterator[None]:
+def assembly_target(arch: str = "gfx950", *, cache_dir: Path | None = None, debug: bool = False) -> Iterator[None]:
     """Inside, everything FlyDSL compiles in this process becomes assembly text for `arch`, and launches go
     to `record_launches`. `cache_dir` keeps results across processes; `debug` adds `.loc` source lines.
 

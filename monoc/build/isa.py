@@ -4,6 +4,7 @@ result = compile_isa(launch, (x.data_ptr(), y.data_ptr(), 1024))
 result.text, result.symbol, result.resources.vgprs, result.launches[0].grid
 """
 
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,16 @@ class IsaResult:
     launches: tuple[DeviceLaunch, ...]
 
 
+def _with_defaults(launch: Any, args: Sequence[Any]) -> tuple[Any, ...]:
+    """The positional arguments with the launch's own defaults (its stream) behind them."""
+    function = getattr(launch, "func", None)
+    if function is None:
+        return tuple(args)
+    bound = inspect.signature(function).bind(*args)
+    bound.apply_defaults()
+    return tuple(bound.arguments.values())
+
+
 def compile_isa(
     launch: Any,
     args: Sequence[Any],
@@ -51,7 +62,7 @@ def compile_isa(
             with record_launches() as launches:
                 compiled = flyc.compile(launch, *args)
                 if not launches:  # placeholder arguments: FlyDSL compiled without calling
-                    compiled(*args)
+                    compiled(*_with_defaults(launch, args))
         except Exception as error:
             name = getattr(getattr(launch, "func", launch), "__name__", repr(launch))
             raise CompileError(f"{name}: {type(error).__name__}: {error}") from error

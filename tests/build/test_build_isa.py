@@ -6,6 +6,7 @@ from pathlib import Path
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 import pytest
+import torch
 from flydsl.expr.typing import Int32, Int64
 
 from monoc.build import CompileError, IsaResult, MetadataError, compile_isa, parse_resources
@@ -50,6 +51,19 @@ def test_launch_geometry_is_computed_by_the_host_code() -> None:
     assert (made.grid, made.block) == ((5, 1, 1), (64, 1, 1))
     assert made.values == (0x1234, 300)
     assert made.kernarg[:12] == (0x1234).to_bytes(8, "little") + (300).to_bytes(4, "little")
+
+
+def test_tensor_arguments_need_no_device() -> None:
+    @flyc.kernel(known_block_size=[64, 1, 1])
+    def touch(x: fx.Tensor):
+        pass
+
+    @flyc.jit
+    def launch_tensor(x: fx.Tensor, stream: fx.Stream = _STREAM):
+        touch(x).launch(grid=(1, 1, 1), block=(64, 1, 1), stream=stream)
+
+    x = torch.zeros(8)
+    assert compile_isa(launch_tensor, (x,)).launches[0].values[0] == x.data_ptr()
 
 
 def test_quiet_and_source_lines_on_request(capfd: pytest.CaptureFixture[str]) -> None:
