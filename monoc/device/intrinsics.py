@@ -14,7 +14,7 @@ from flydsl.expr.typing import T, as_ir_value
 __all__ = [
     "amdgcn_f32", "ballot_bits", "buffer_load", "buffer_resource", "buffer_store", "constant_load", "cvt_fp8_pair", "cvt_scaled_fp8_pair",
     "dpp_update", "first_lane", "kernel_arguments", "lane_permute", "mfma", "mfma_scaled", "opaque_scalar", "opaque_vector",
-    "permlane_swap", "realtime_clock",
+    "permlane_swap", "read_lane", "realtime_clock",
 ]  # fmt: skip
 
 # Untyped buffer descriptor, word 3: 32-bit data format, no swizzle, no bounds beyond num_records.
@@ -47,6 +47,11 @@ def opaque_scalar(v: Any) -> fx.Int64:
 def first_lane(v: Any) -> fx.Int32:
     """The first active lane's Int32 ``v``, as a scalar."""
     return fx.Int32(rocdl.readfirstlane(T.i32, as_ir_value(fx.Int32(v))))
+
+
+def read_lane(v: Any, source: Any) -> fx.Int32:
+    """Lane ``source``'s Int32 ``v``, as a scalar (``v_readlane_b32``; ``source`` a Python int or wave-uniform)."""
+    return fx.Int32(rocdl.readlane(T.i32, as_ir_value(fx.Int32(v)), as_ir_value(fx.Int32(source))))
 
 
 def ballot_bits(predicate: Any) -> fx.Int64:

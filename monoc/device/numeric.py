@@ -13,8 +13,8 @@ from flydsl.expr import math as fmath
 from monoc.device.intrinsics import amdgcn_f32, cvt_fp8_pair
 
 __all__ = [
-    "E4M3_MAX", "bf16_high", "bf16_low", "bf16_pack", "bf16_round", "clamp_e4m3", "div_by", "e4m3_pack", "exp2", "fma", "log2",
-    "mx_code", "mx_code_floor", "power_of_two", "power_of_two_inverse", "rcp", "rsq", "scale_code",
+    "E4M3_MAX", "bf16_high", "bf16_low", "bf16_pack", "bf16_round", "clamp_e4m3", "div_by", "e4m3_pack", "exp", "exp2", "fma", "log2",
+    "mx_code", "mx_code_floor", "power_of_two", "power_of_two_inverse", "rcp", "rsq", "scale_code", "sqrt",
 ]  # fmt: skip
 
 E4M3_MAX = 448.0
@@ -32,6 +32,16 @@ def exp2(x: Any) -> fx.Float32:
 
 def log2(x: Any) -> fx.Float32:
     return amdgcn_f32("log", x)
+
+
+def sqrt(x: Any) -> fx.Float32:
+    """The square root, correctly rounded (LLVM's expansion)."""
+    return fx.Float32(fmath.sqrt(fx.Float32(x)))
+
+
+def exp(x: Any) -> fx.Float32:
+    """e^x by LLVM's expansion (about 1 ulp; not the hardware's exp2 of a product)."""
+    return fx.Float32(fmath.exp(fx.Float32(x)))
 
 
 def rcp(x: Any) -> fx.Float32:
