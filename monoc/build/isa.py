@@ -57,6 +57,7 @@ def compile_isa(
     trailing stream may be left out. `debug` adds source lines (`.loc`). With `cache_dir` the lowered
     result is reused across processes (the key is the traced module's text). Raises CompileError.
     """
+    name = getattr(getattr(launch, "func", launch), "__name__", repr(launch))
     with COMPILE_LOCK, assembly_target(arch, cache_dir=cache_dir, debug=debug):
         try:
             with record_launches() as launches:
@@ -64,9 +65,8 @@ def compile_isa(
                 if not launches:  # placeholder arguments: FlyDSL compiled without calling
                     compiled(*_with_defaults(launch, args))
         except Exception as error:
-            name = getattr(getattr(launch, "func", launch), "__name__", repr(launch))
             raise CompileError(f"{name}: {type(error).__name__}: {error}") from error
     if not launches:
-        raise CompileError(f"{launch!r} launches no kernel")
+        raise CompileError(f"{name}: the function launches no kernel")
     first = launches[0]
     return IsaResult(first.text, first.symbol, resources_of(first.text, first.symbol), tuple(launches))
