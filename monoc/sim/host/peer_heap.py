@@ -20,7 +20,7 @@ _MAGIC = b"monocipc"
 
 
 class PeerHeap:
-    """The heap of one simulation. Methods have the names of the class they stand in for and raise RuntimeError as it does."""
+    """The heap of one simulation. Methods have the names of the class they stand in for; errors are RuntimeError."""
 
     def __init__(self, memory: DeviceMemory, rank: Callable[[], int], gather: Callable[[str, Any], list[Any]]) -> None:
         self._memory = memory

@@ -92,7 +92,7 @@ class SimulatedHost:
         return list(gathered)
 
     def run(self, body: Callable[[int], Result]) -> list[Result]:
-        """Calls `body(rank)` in one thread a rank; results in rank order, or the error of the rank that failed first."""
+        """Calls `body(rank)` in one thread a rank; results in rank order, or the first failing rank's error."""
         ranks = self.engine.ranks
         if self._rendezvous is not None:
             raise UsageError("run() inside run(): a simulation has one set of rank threads")

@@ -1,8 +1,8 @@
 """Tensors on "cuda" inside a simulation: CPU tensors whose storage is simulated device memory.
 
 A `TorchFunctionMode` sees every torch call of a host thread. Calls that ask for the "cuda" device are given the CPU
-and their result becomes device memory of the thread's rank; results of operations on device tensors are device memory too;
-`tensor.device` answers "cuda:<rank>". Nothing of torch is changed for other threads.
+and their result becomes device memory of the thread's rank; results of operations on device tensors are device memory
+too; `tensor.device` answers "cuda:<rank>". Nothing of torch is changed for other threads.
 """
 
 from collections.abc import Callable, Iterable, Iterator
