@@ -6,10 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import flydsl.expr as fx
+from flydsl.expr import rocdl
 
+from monoc.device.memory import PLAIN, load
 from monoc.device.numeric import bf16_high, bf16_low, bf16_pack
 
-__all__ = ["pack_row", "passes", "rank_sum", "unpack_row"]
+__all__ = [
+    "lanes_apart", "load_values", "loads_issued", "pack_row", "passes", "rank_sum", "sum_squares", "unpack_row",
+]  # fmt: skip
 
 
 def passes(items: int, threads: int) -> int:
@@ -37,3 +41,30 @@ def rank_sum(region: Any, ranks: int, word: Callable[[int], Any], count: int) ->
     for rank in range(1, ranks):
         total = [a + b for a, b in zip(total, unpack_row(got[rank]), strict=True)]
     return total
+
+
+def load_values(address: Any, index: Any, count: int, dtype: Any = fx.Float32, policy: int = PLAIN) -> list[Any]:
+    """``count`` elements of ``dtype`` from ``index`` (a multiple of ``count``), in accesses as wide as that allows."""
+    step = next(n for n in (4, 2, 1) if count % n == 0)
+    out: list[Any] = []
+    for first in range(0, count, step):
+        got = load(address, index + first, dtype, step, policy)
+        out += [got] if step == 1 else [got[e] for e in range(step)]
+    return out
+
+
+def sum_squares(values: list[Any], start: Any) -> fx.Float32:
+    """``start`` plus the squares of ``values`` in order, square and sum rounded apart."""
+    for v in values:
+        start = start + v * v
+    return start
+
+
+def lanes_apart(lanes: int) -> tuple[int, ...]:
+    """The distances 1, 2, 4, ... that reduce groups of ``lanes`` (a power of two up to 64)."""
+    return tuple(1 << i for i in range(lanes.bit_length() - 1))
+
+
+def loads_issued() -> None:
+    """Keeps the loads above here above what follows: LLVM sinks those used late to save registers, a round trip
+    each.""" rocdl.sched_barrier(0)

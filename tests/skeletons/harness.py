@@ -29,8 +29,8 @@ __all__ = ["TAG", "Bench", "Placed", "evaluate", "from_bits", "to_bits"]
 
 TAG = 0x2B
 _DEVICE = (
-    "cta", "frozen", "gemv", "attention", "handoff", "intrinsics", "lanes", "memory", "mfma", "moe", "numeric", "rope",
-    "route", "rows",
+    "cta", "frozen", "gemv", "attention", "handoff", "intrinsics", "lanes", "memory", "mfma", "mix", "moe", "mxrows",
+    "numeric", "rope", "route", "rows",
 )  # fmt: skip
 _HEAD = """\
 import flydsl.compiler as flyc
