@@ -25,7 +25,7 @@ from monoc.sim.host.peer_heap import PeerHeap
 from monoc.sim.host.rendezvous import Rendezvous
 from monoc.sim.host.torch_mode import DeviceMode
 
-__all__ = ["Engine", "SimulatedHost", "simulate"]
+__all__ = ["Engine", "SimulatedHost", "ThreadGroup", "simulate"]
 
 Result = TypeVar("Result")
 
@@ -48,14 +48,41 @@ class Engine(Protocol):
         """Runs one launch a rank, all together, to the end; returns the report."""
 
 
+class ThreadGroup:
+    """A process group whose ranks are threads: the collectives host code needs to set up peer memory."""
+
+    def __init__(self, host: "SimulatedHost") -> None:
+        self._host = host
+
+    def all_gather_object(self, value: Any) -> list[Any]:
+        """Every rank's `value` in rank order."""
+        return self._host.all_gather("all_gather_object", value)
+
+    def barrier(self) -> None:
+        """Waits for every rank."""
+        self._host.all_gather("barrier", None)
+
+    def rank(self) -> int:
+        """The calling thread's rank."""
+        return self._host.rank()
+
+    def size(self) -> int:
+        """How many ranks there are."""
+        return self._host.engine.ranks
+
+
 class SimulatedHost:
-    """The host side of a simulation: rank threads, device memory, the reports of the launches made so far."""
+    """The host side of a simulation: rank threads, device memory, the reports of the launches made so far.
+
+    `group` takes the place of a torch process group where host code wants one.
+    """
 
     def __init__(self, engine: Engine, cus: int = 256) -> None:
         self.engine = engine
         self.memory = DeviceMemory()
         self.reports: list[Any] = []
         self.properties = DeviceProperties.of(engine.arch, cus)
+        self.group = ThreadGroup(self)
         self.heap = PeerHeap(self.memory, self.rank, self.all_gather)
         self._interceptor = LaunchInterceptor(self._launch)
         self._thread = threading.local()

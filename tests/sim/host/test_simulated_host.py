@@ -203,3 +203,22 @@ def test_peer_heap() -> None:
         host.run(body)
         shared = [a for a in host.memory.changes()[0] if a.shared]
         assert shared == []  # freed before anybody looked
+
+
+def test_the_thread_group_sets_up_monocs_peer_buffers() -> None:
+    from monoc.host.peer import PeerBuffer
+
+    with simulate(Recorder(ranks=2)) as host:
+
+        def body(rank: int) -> list[int]:
+            buffer = PeerBuffer(4096, host.group, host.group.rank(), host.group.size(), torch.device("cuda"))
+            host.group.barrier()
+            addresses: list[int] = buffer.addresses.tolist()
+            assert addresses[rank] == buffer.local
+            host.group.barrier()
+            buffer.close()
+            return addresses
+
+        first, second = host.run(body)
+        assert first == second
+        assert len(set(first)) == 2
