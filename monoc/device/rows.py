@@ -66,5 +66,5 @@ def lanes_apart(lanes: int) -> tuple[int, ...]:
 
 
 def loads_issued() -> None:
-    """Keeps the loads above here above what follows: LLVM sinks those used late to save registers, a round trip
-    each.""" rocdl.sched_barrier(0)
+    """Keeps the loads above here above what follows: LLVM sinks those used late: a round trip each."""
+    rocdl.sched_barrier(0)
