@@ -16,10 +16,12 @@ __all__ = [
     "FUNCTIONS",
     "Formula",
     "FormulaError",
+    "add",
     "attributes",
     "check",
     "constants",
     "formula",
+    "of_self",
     "substitute",
 ]
 
@@ -94,19 +96,37 @@ def attributes(text: Formula) -> frozenset[str]:
 
 def constants(text: Formula) -> frozenset[str]:
     """The dimension constants ``text`` reads."""
-    return frozenset(
-        n.id for n in ast.walk(_parse(text)) if isinstance(n, ast.Name) and _CONSTANT.match(n.id)
-    )
+    return frozenset(n.id for n in ast.walk(_parse(text)) if isinstance(n, ast.Name) and _CONSTANT.match(n.id))
 
 
 def substitute(text: Formula, index: Formula) -> Formula:
     """``text`` with the task index ``i`` replaced by ``index``."""
 
-    class Replace(ast.NodeTransformer):
-        def visit_Name(self, node: ast.Name) -> ast.AST:
-            return ast.parse(index, mode="eval").body if node.id == "i" else node
+    return formula(_rename(text, "i", index), task=True)
 
-    return formula(ast.unparse(Replace().visit(_parse(text))), task=True)
+
+def of_self(text: Formula) -> str:
+    """``text`` as a property of ``Plan`` writes it: ``self`` for ``b``."""
+    return _rename(text, "b", "self")
+
+
+def add(*terms: Formula) -> Formula:
+    """The sum of ``terms``, integers added up and zeros dropped."""
+    number = sum(int(t) for t in terms if t.isdigit())
+    rest = [t for t in terms if not t.isdigit()]
+    return formula(" + ".join([*rest, *([str(number)] if number or not rest else [])]), task=True)
+
+
+class _Rename(ast.NodeTransformer):
+    def __init__(self, old: str, new: ast.expr) -> None:
+        self.old, self.new = old, new
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return self.new if node.id == self.old else node
+
+
+def _rename(text: Formula, old: str, new: str) -> str:
+    return ast.unparse(_Rename(old, ast.parse(new, mode="eval").body).visit(_parse(text)))
 
 
 def _parse(text: Formula) -> ast.Expression:

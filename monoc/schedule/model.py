@@ -26,8 +26,8 @@ __all__ = [
     "Argument",
     "ArgumentKind",
     "Barrier",
-    "Build",
     "Edge",
+    "Field",
     "Form",
     "FormRule",
     "Launch",
@@ -43,6 +43,7 @@ __all__ = [
     "StageShape",
     "Take",
     "Units",
+    "Variant",
 ]
 
 ZERO, ONE, TRUE = Formula("0"), Formula("1"), Formula("True")
@@ -138,12 +139,14 @@ class RegionRead:
     """What a stage's tasks read of a region: task ``i`` waits for ``task_units`` before it reads them.
 
     ``step``: position inside the task (see :class:`RegionWrite`); a two-hop gather reads at step 2 what
-    the same stage wrote at step 1.
+    the same stage wrote at step 1. ``part``: a task reads one ``part``-th of its units' words (a norm of one
+    token reads that token's columns of every slice).
     """
 
     region: str
     task_units: Units
     step: int = 0
+    part: Formula = ONE
 
 
 @dataclass(frozen=True)
@@ -266,7 +269,7 @@ class Launch:
     """A persistent launch: its stages in program order. ``tag``: the launch's tag offset t in ``2 * epoch +
     t``.
 
-    ``ends_epoch``: CTA 0 stores epoch + 1 once every CTA has marked the launch.
+    ``ends_epoch``: CTA 0 stores the next epoch once every CTA has marked the launch.
     """
 
     name: str
@@ -279,19 +282,31 @@ class Launch:
 
 
 @dataclass(frozen=True)
-class Build:
-    """The build space: a field of ``Plan``, its values, and the variants it belongs to ("" = all)."""
+class Field:
+    """A build parameter (a field of ``Plan``) and the values it takes, the first one its default."""
 
-    field: str
+    name: str
     values: tuple[int | bool | str, ...]
-    default: int | bool | str | None = None
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A named complete variant of the layer: the values its build parameters take."""
+
+    name: str
+    fields: tuple[Field, ...]
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """A package's schedule. ``dims``: build-independent constants (upper case); ``properties``:
-    build-dependent dimensions, printed as properties of ``Plan``; ``target``: name of the target
-    description."""
+    """A package's schedule.
+
+    ``dims``: build-independent constants (upper case); ``properties``: build-dependent dimensions, printed as
+    properties of ``Plan`` and defined in this order; ``variants`` and ``require``: the build space;
+    ``scratch_key``: the fields that choose a scratch buffer (builds that agree in them share one, so their
+    layouts must agree); ``flags``: boolean options every build takes (``barriers``, ``timeline``);
+    ``target``: the target's name.
+    """
 
     name: str
     target: str
@@ -299,8 +314,14 @@ class Schedule:
     threads: int
     dims: tuple[tuple[str, int], ...]
     properties: tuple[tuple[str, Formula], ...]
-    builds: tuple[tuple[tuple[str, int | bool | str], ...], ...]
-    fields: tuple[Build, ...]
+    variants: tuple[Variant, ...]
+    require: tuple[Formula, ...]
     launches: tuple[Launch, ...]
     regions: tuple[Region, ...]
     edges: tuple[Edge, ...]
+    scratch_key: tuple[str, ...] = ("tokens", "tp", "variant", "barriers")
+    flags: tuple[str, ...] = ("barriers", "timeline")
+    peer_halves: int = 2
+    epochs: int = 2**31 - 256
+    counter_slots: int = 256
+    counter_ahead: int = 128

@@ -47,10 +47,12 @@ class Units(NamedTuple):
 
 
 class Read(NamedTuple):
-    """Task i waits for these units of ``region`` at ``step`` of its work."""
+    """Task i waits for these units of ``region`` at ``step`` of its work and reads 1 / ``part`` of their
+    words."""
 
     region: str
     step: int
+    part: int
     units: Callable[[int], Units]
 
 
@@ -261,7 +263,8 @@ def offsets(b: Plan, launch: str) -> dict[str, int]:
 
 
 def barrier_byte(k: int) -> int:
-    """Where the pairs of a launch's k-th grid barrier start in the epoch buffer: one a CTA, then the release."""
+    """Where the pairs of a launch's k-th grid barrier start in the epoch buffer: one a CTA, then the
+    release."""
     return round_up(epoch_words() * WORD_BYTES, ALIGN) + k * round_up((GRID + 1) * PAIR_BYTES, ALIGN)
 
 

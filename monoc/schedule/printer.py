@@ -151,7 +151,7 @@ def _units(units: Units) -> str:
 
 
 def _read(read: RegionRead) -> str:
-    return f"Read({read.region!r}, step={read.step}, units={_units(read.task_units)})"
+    return f"Read({read.region!r}, step={read.step}, part={read.part}, units={_units(read.task_units)})"
 
 
 def _write(write: RegionWrite) -> str:
