@@ -13,8 +13,21 @@ from enum import StrEnum
 
 from monoc.expr.ir import Span
 
-__all__ = ["TRUE", "BinOp", "BuildBinary", "BuildCall", "BuildExpr", "BuildFunction", "BuildInt", "BuildName",
-           "BuildNot", "BuildValue", "InexactDivisionError", "conjunction", "negation"]  # fmt: skip
+__all__ = [
+    "TRUE",
+    "BinOp",
+    "BuildBinary",
+    "BuildCall",
+    "BuildExpr",
+    "BuildFunction",
+    "BuildInt",
+    "BuildName",
+    "BuildNot",
+    "BuildValue",
+    "InexactDivisionError",
+    "conjunction",
+    "negation",
+]
 
 BuildValue = int | bool | str
 
@@ -51,8 +64,20 @@ class BuildFunction(StrEnum):
     MAX = "max"
 
 
-_LEVEL = {BinOp.OR: 1, BinOp.AND: 2, BinOp.LT: 4, BinOp.LE: 4, BinOp.GT: 4, BinOp.GE: 4, BinOp.EQ: 4,
-          BinOp.NE: 4, BinOp.ADD: 5, BinOp.SUB: 5, BinOp.MUL: 6, BinOp.DIV: 6}  # fmt: skip
+_LEVEL = {
+    BinOp.OR: 1,
+    BinOp.AND: 2,
+    BinOp.LT: 4,
+    BinOp.LE: 4,
+    BinOp.GT: 4,
+    BinOp.GE: 4,
+    BinOp.EQ: 4,
+    BinOp.NE: 4,
+    BinOp.ADD: 5,
+    BinOp.SUB: 5,
+    BinOp.MUL: 6,
+    BinOp.DIV: 6,
+}
 
 
 @dataclass(frozen=True)

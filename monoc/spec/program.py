@@ -19,10 +19,39 @@ from itertools import product
 from monoc.expr.ir import DType, Expr, Reduce, Span, accesses, walk
 from monoc.spec.buildexpr import TRUE, BuildExpr, BuildValue
 
-__all__ = ["REPLICATED", "Attribute", "Build", "BuildParam", "BuildSpace", "DimDecl", "Entry", "Extent",
-           "HandoffOverride", "HostCall", "Launch", "Layout", "MapStatement", "OpStatement", "Operand", "Program",
-           "Role", "Runner", "RunnerOption", "ScaleDecl", "Schedule", "Sharding", "ShardingKind", "Statement", "Step",
-           "Target", "TensorDecl", "ValueType", "Variant", "WeightClass", "WeightField"]  # fmt: skip
+__all__ = [
+    "REPLICATED",
+    "Attribute",
+    "Build",
+    "BuildParam",
+    "BuildSpace",
+    "DimDecl",
+    "Entry",
+    "Extent",
+    "HandoffOverride",
+    "HostCall",
+    "Launch",
+    "Layout",
+    "MapStatement",
+    "OpStatement",
+    "Operand",
+    "Program",
+    "Role",
+    "Runner",
+    "RunnerOption",
+    "ScaleDecl",
+    "Schedule",
+    "Sharding",
+    "ShardingKind",
+    "Statement",
+    "Step",
+    "Target",
+    "TensorDecl",
+    "ValueType",
+    "Variant",
+    "WeightClass",
+    "WeightField",
+]
 
 
 # ------------------------------------------------------------------ types

@@ -1,0 +1,134 @@
+"""The names of a spec: what each is, where it was declared, whether anything used it; build expressions over them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fractions import Fraction
+
+from monoc.diagnostics import Code, Diagnostics, Note, quoted, suggestion
+from monoc.expr.ir import Span
+from monoc.spec.ast import Call, Name, Node, Number, Op
+from monoc.spec.buildexpr import (
+    BinOp,
+    BuildBinary,
+    BuildCall,
+    BuildExpr,
+    BuildFunction,
+    BuildInt,
+    BuildName,
+    BuildNot,
+)
+
+__all__ = ["Declared", "NameKind", "Names"]
+
+
+class NameKind(StrEnum):
+    PARAM = "build parameter"
+    DIM = "dimension"
+    CONSTANT = "constant"
+    TENSOR = "tensor"
+    SCALE = "scale tensor"
+    FN = "function"
+    DEF = "definition"
+
+
+@dataclass
+class Declared:
+    kind: NameKind
+    span: Span
+    value: Fraction | None = None  # of a constant
+    used: bool = False
+    boolean: bool = False  # of a build parameter
+
+
+@dataclass
+class Names:
+    diagnostics: Diagnostics
+    table: dict[str, Declared] = field(default_factory=dict)
+
+    def declare(
+        self, name: str, kind: NameKind, span: Span, value: Fraction | None = None, boolean: bool = False
+    ) -> bool:
+        """Enter ``name``; False (reported) if it is taken."""
+        old = self.table.get(name)
+        if old is not None:
+            self.diagnostics.error(
+                Code.DUPLICATE_NAME,
+                f"{kind} `{name}`: the name is already a {old.kind}'s",
+                span,
+                "rename one of them",
+                Note(f"the {old.kind} is declared", old.span),
+            )
+            return False
+        self.table[name] = Declared(kind, span, value, boolean=boolean)
+        return True
+
+    def of(self, *kinds: NameKind) -> tuple[str, ...]:
+        return tuple(n for n, d in self.table.items() if d.kind in kinds)
+
+    def use(self, name: str) -> Declared | None:
+        declared = self.table.get(name)
+        if declared is not None:
+            declared.used = True
+        return declared
+
+    def unknown(self, name: str, span: Span, what: str, known: Iterable[str]) -> None:
+        """Report an unknown name, suggesting the nearest of ``known``."""
+        self.diagnostics.error(Code.UNKNOWN_NAME, f"unknown {what} {quoted(name)}", span, suggestion(name, known))
+
+    def report_unused(self) -> None:
+        for name, d in self.table.items():
+            if not d.used:
+                where = "written to or passed on" if d.kind is NameKind.TENSOR else "used"
+                self.diagnostics.error(
+                    Code.UNUSED, f"{d.kind} `{name}` is never {where}", d.span, "use it or remove it"
+                )
+
+    # ---- build expressions
+
+    def build_expr(self, node: Node, what: str) -> BuildExpr | None:
+        """``node`` over dimensions and build parameters; None (reported) where it is anything else."""
+        match node:
+            case Number():
+                if node.value.denominator == 1 and node.value < 1 << 31:
+                    return BuildInt(int(node.value), span=node.span)
+                return self._bad(node, f"{what} is made of integers", "write an integer")
+            case Name():
+                declared = self.use(node.name)
+                if declared is not None and declared.kind in (NameKind.PARAM, NameKind.DIM):
+                    return BuildName(node.name, span=node.span)
+                if declared is not None:
+                    return self._bad(node, f"`{node.name}` is a {declared.kind}, not a number of {what}", None)
+                self.unknown(node.name, node.span, f"name in {what}", self.of(NameKind.PARAM, NameKind.DIM))
+                return None
+            case Op(op="neg"):
+                x = self.build_expr(node.args[0], what)
+                return None if x is None else BuildBinary(BinOp.SUB, BuildInt(0), x, span=node.span)
+            case Op(op="not"):
+                x = self.build_expr(node.args[0], what)
+                return None if x is None else BuildNot(x, span=node.span)
+            case Op() if node.op in set(BinOp):
+                a, b = (self.build_expr(x, what) for x in node.args)
+                return None if a is None or b is None else BuildBinary(BinOp(node.op), a, b, span=node.span)
+            case Call() if node.function.name in set(BuildFunction):
+                function = BuildFunction(node.function.name)
+                args = [self.build_expr(x, what) for x in node.args]
+                binary = function in (BuildFunction.CDIV, BuildFunction.PAD)
+                if node.keywords or (len(args) != 2 if binary else len(args) < 2):
+                    return self._bad(node, f"`{function}` takes {'two' if binary else 'two or more'} arguments", None)
+                known = tuple(a for a in args if a is not None)
+                return BuildCall(function, known, span=node.span) if len(known) == len(args) else None
+            case Call():
+                return self._bad(
+                    node,
+                    f"{quoted(node.function.name)} is no function of {what}",
+                    "there are " + ", ".join(f"`{f}`" for f in BuildFunction),
+                )
+            case _:
+                return self._bad(node, f"this is not allowed in {what}", "use integers, names, + - * / and comparisons")
+
+    def _bad(self, node: Node, message: str, remedy: str | None) -> BuildExpr | None:
+        self.diagnostics.error(Code.DIM_EXPRESSION, message, node.span, remedy)
+        return None
