@@ -26,6 +26,7 @@ struct Function {
 
 struct Module {
   std::string text;
+  PyObject* python_text = nullptr;  // the same, made once: it is megabytes and goes along with every launch
   std::map<std::string, std::unique_ptr<Function>> functions;
 };
 
@@ -49,7 +50,14 @@ MONOC_EXPORT void* mgpuModuleLoad(void* data, size_t size) {
   return module;
 }
 
-MONOC_EXPORT void mgpuModuleUnload(void* module) { delete static_cast<Module*>(module); }
+MONOC_EXPORT void mgpuModuleUnload(void* handle) {
+  auto* module = static_cast<Module*>(handle);
+  if (module->python_text != nullptr && Py_IsInitialized()) {
+    nb::gil_scoped_acquire gil;
+    Py_DECREF(module->python_text);
+  }
+  delete module;
+}
 
 MONOC_EXPORT void* mgpuModuleGetFunction(void* handle, const char* name) {
   auto* module = static_cast<Module*>(handle);
@@ -66,10 +74,12 @@ MONOC_EXPORT void mgpuLaunchKernel(void* function, intptr_t grid_x, intptr_t gri
   nb::gil_scoped_acquire gil;
   if (launch_sink == nullptr) return;
   try {
+    Module& module = *f->module;
+    if (module.python_text == nullptr) module.python_text = nb::cast(module.text).release().ptr();
     nb::list addresses;
     for (size_t i = 0; i < count; ++i) addresses.append(reinterpret_cast<uintptr_t>(params[i]));
     nb::borrow<nb::callable>(launch_sink)(
-        f->module->text, f->name, nb::make_tuple(grid_x, grid_y, grid_z),
+        nb::borrow(module.python_text), f->name, nb::make_tuple(grid_x, grid_y, grid_z),
         nb::make_tuple(block_x, block_y, block_z), lds, reinterpret_cast<uintptr_t>(stream), addresses);
   } catch (nb::python_error& error) {
     // The sink stores its own failures for the caller; an error here is a defect of the sink itself.
