@@ -1,0 +1,234 @@
+"""Which experts the tokens of a step picked: every CTA sorts the picks by expert for itself, in LDS.
+
+A *pick* is token ``t``'s choice number ``k``, numbered ``t * topk + k``. A *tile* is up to 16 picks of one expert: what
+one matrix instruction takes as columns. Tiles ascend by expert, an expert's picks by token, so every CTA derives the
+same order from the same picks, whatever order its threads run in.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flydsl.compiler as flyc
+import flydsl.expr as fx
+from flydsl.expr import const_expr, gpu, range_constexpr
+
+from monoc.device.frozen import Frozen
+from monoc.device.intrinsics import ballot_bits, dpp_update, read_lane
+from monoc.device.lanes import reduce_lanes
+from monoc.device.memory import lds_load, lds_store
+from monoc.device.rows import passes
+
+__all__ = [
+    "NO_KEY", "PICK_TILE", "PickTiles", "given_picks", "lane_prefix", "order_key", "part_pieces", "part_sum", "top_picks",
+]  # fmt: skip
+
+PICK_TILE = 16  # columns of a matrix instruction
+_ROW_SHIFT_RIGHT = 0x110
+# A wave's scan carries two sums: picks in the low half, tiles in the high one (at most 2^15 of either).
+_HIGH = 16
+NO_KEY = -(2**31)  # below every key of a value
+_NEGATIVE_ZERO = -(2**31)
+_LEAST_KEY = -(2**31) + 0x7FFFFF  # minus infinity's
+
+
+def lane_prefix(v: Any, lane: Any) -> fx.Int32:
+    """The sum of Int32 ``v`` over the wave's lanes up to and including this one."""
+    for distance in (1, 2, 4, 8):  # inside rows of 16 lanes: a lane whose source lies outside adds 0
+        v = v + dpp_update(fx.Int32(0), v, _ROW_SHIFT_RIGHT + distance)
+    below = fx.Int32(0)
+    for row in (1, 2, 3):
+        below = below + (lane >= 16 * row).select(read_lane(v, 16 * row - 1), fx.Int32(0))
+    return v + below
+
+
+class PickTiles(Frozen):
+    """The picks of ``tokens`` tokens, ``topk`` distinct experts of ``experts`` each, sorted into tiles.
+
+    ``lds``: Int32 arrays ``ids`` and ``weights`` (a word a pick, by pick), ``order`` (the picks by expert),
+    ``tile_expert`` and ``tile_first`` (a word a tile, and one more: where a tile starts in ``order``; the next one's
+    is its end), ``masks`` (``mask_words`` an expert: a bit a token that picked it), ``starts`` (a word an expert),
+    ``totals`` (a word a group of 64 experts, and one for the tile count).
+    """
+
+    def __init__(self, lds: Any, tokens: int, topk: int, experts: int) -> None:
+        self.lds = lds
+        self.tokens = tokens
+        self.topk = topk
+        self.experts = experts
+        self.picks = tokens * topk
+        self.mask_words = -(-tokens // 32)
+        self.groups = -(-experts // 64)
+
+    @flyc.jit
+    def build(self, cta: Any, route: Any, copy: Any) -> None:
+        """Sort the picks of region ``route`` (copy ``copy`` of it; word ``2 * pick`` the expert, the next its weight).
+
+        Called by the whole CTA; afterwards every thread may read the table.
+        """
+        lds = self.lds
+        masks = self.experts * self.mask_words
+        for turn in range_constexpr(passes(masks, cta.threads)):
+            at = cta.tid + turn * cta.threads
+            if at < masks:
+                lds_store(lds.masks, at, fx.Int32(0))
+        route.wait(cta, 0, self.tokens)
+        gpu.barrier()
+        mine = [cta.tid + turn * cta.threads for turn in range(passes(self.picks, cta.threads))]
+        base = copy * (2 * self.picks)
+        got = route.get([(base + 2 * fx.min(pick, self.picks - 1), 2) for pick in mine])
+        for turn in range_constexpr(len(mine)):
+            pick = mine[turn]
+            if pick < self.picks:
+                lds_store(lds.ids, pick, fx.Int32(got[turn][0]))
+                lds_store(lds.weights, pick, fx.Int32(got[turn][1]))
+                token = pick // self.topk
+                at = fx.Int32(got[turn][0]) * self.mask_words + token // 32
+                fx.llvm.atomic_or(lds.masks.ptr + at, fx.Int32(1) << (token % 32), syncscope="workgroup")
+        gpu.barrier()
+        # A lane an expert, a wave 64 of them: how many picks and tiles lie before it, first inside its group of 64.
+        rounds = passes(self.groups, cta.waves)
+        local = []
+        for turn in range_constexpr(rounds):
+            group = cta.wave + turn * cta.waves
+            expert = group * 64 + cta.lane
+            known = fx.min(expert, self.experts - 1)
+            count = fx.Int32(0)
+            for word in range_constexpr(self.mask_words):
+                count = count + fx.Int32(fx.ctpop(lds_load(lds.masks, known * self.mask_words + word)))
+            count = (expert < self.experts).select(count, fx.Int32(0))
+            tiles = (count + (PICK_TILE - 1)) // PICK_TILE
+            both = count | (tiles << _HIGH)
+            through = lane_prefix(both, cta.lane)
+            before = through - both
+            local.append((group, known, tiles, before))
+            if expert < self.experts:
+                lds_store(lds.starts, expert, before & ((1 << _HIGH) - 1))
+            if (group < self.groups) & (cta.lane == 63):
+                lds_store(lds.totals, group, through)
+        gpu.barrier()
+        totals = [lds_load(lds.totals, group) for group in range(self.groups)]
+        for turn in range_constexpr(rounds):
+            group, known, tiles, before = local[turn]
+            for g in range_constexpr(self.groups - 1):
+                before = before + (group > g).select(totals[g], fx.Int32(0))
+            tile = before >> _HIGH
+            first = before & ((1 << _HIGH) - 1)
+            for j in range_constexpr(-(-self.tokens // PICK_TILE)):
+                if (group < self.groups) & (tiles > j):
+                    lds_store(lds.tile_expert, tile + j, known)
+                    lds_store(lds.tile_first, tile + j, first + j * PICK_TILE)
+        for turn in range_constexpr(len(mine)):
+            pick = mine[turn]
+            if pick < self.picks:
+                self._place(pick, totals)
+        if cta.tid == 0:
+            everything = totals[0]
+            for g in range_constexpr(1, self.groups):
+                everything = everything + totals[g]
+            lds_store(lds.totals, self.groups, everything >> _HIGH)
+            lds_store(lds.tile_first, everything >> _HIGH, fx.Int32(self.picks))
+        gpu.barrier()
+
+    @flyc.jit
+    def _place(self, pick: Any, totals: list[Any]) -> None:
+        """Store ``pick`` at its position: after its expert's picks of lower tokens."""
+        lds = self.lds
+        expert = lds_load(lds.ids, pick)
+        token = pick // self.topk
+        at = lds_load(lds.starts, expert)
+        for g in range_constexpr(self.groups - 1):
+            at = at + (expert // 64 > g).select(totals[g] & ((1 << _HIGH) - 1), fx.Int32(0))
+        for word in range_constexpr(self.mask_words):
+            bits = lds_load(lds.masks, expert * self.mask_words + word)
+            if const_expr(self.mask_words > 1):
+                lower = token - 32 * word
+                below = (fx.Int32(1) << fx.max(lower, 0)) - 1
+                kept = (lower >= 32).select(fx.Int32(-1), (lower > 0).select(below, fx.Int32(0)))
+            else:
+                kept = (fx.Int32(1) << token) - 1
+            at = at + fx.Int32(fx.ctpop(bits & kept))
+        lds_store(lds.order, at, pick)
+
+    def tiles(self) -> Any:
+        """How many tiles there are."""
+        return lds_load(self.lds.totals, self.groups)
+
+    def expert(self, tile: Any) -> Any:
+        return lds_load(self.lds.tile_expert, tile)
+
+    def first(self, tile: Any) -> Any:
+        """The position in the order of ``tile``'s first pick; ``tile`` may be the tile count."""
+        return lds_load(self.lds.tile_first, tile)
+
+    def pick(self, position: Any) -> Any:
+        return lds_load(self.lds.order, position)
+
+    def weight(self, pick: Any) -> Any:
+        return lds_load(self.lds.weights, pick).bitcast(fx.Float32)
+
+
+def order_key(v: Any) -> fx.Int32:
+    """An Int32 that orders as f32 ``v`` does (+0 and -0 alike); a NaN's is minus infinity's."""
+    bits = fx.Float32(v).bitcast(fx.Int32)
+    key = (bits < 0).select(bits ^ 0x7FFFFFFF, bits)
+    key = (bits == _NEGATIVE_ZERO).select(fx.Int32(0), key)
+    return fx.isnan(v).select(fx.Int32(_LEAST_KEY), key)
+
+
+def top_picks(keys: list[Any], scores: list[Any], topk: int, lane: Any) -> list[tuple[Any, Any]]:
+    """The ``topk`` largest keys' (expert, score), largest first, in every lane; lane l holds experts l + 64 i.
+
+    Equal keys: the lowest lane first, then the lowest i. :data:`NO_KEY` never wins while another key is left.
+    """
+    left = list(keys)
+    picked: list[tuple[Any, Any]] = []
+    for _ in range(topk):
+        best, where, score = left[0], fx.Int32(0), scores[0]
+        for i in range(1, len(left)):
+            better = left[i] > best
+            best = better.select(left[i], best)
+            where = better.select(fx.Int32(i), where)
+            score = fx.Float32(better.select(scores[i], score))
+        top = reduce_lanes(best, (1, 2, 4, 8, 16, 32), fx.max)
+        winner = fx.Int32(fx.cttz(ballot_bits(best == top)))
+        expert = read_lane(where, winner) * 64 + winner
+        picked.append((expert, read_lane(score.bitcast(fx.Int32), winner).bitcast(fx.Float32)))
+        for i in range(len(left)):
+            left[i] = (expert == lane + 64 * i).select(fx.Int32(NO_KEY), left[i])
+    return picked
+
+
+def given_picks(expert: Any, scores: list[Any], topk: int, experts: int) -> list[tuple[Any, Any]]:
+    """Lane k's ``expert`` as pick k, with its score; out of range: expert 0 and score 0."""
+    picked: list[tuple[Any, Any]] = []
+    for k in range(topk):
+        wanted = read_lane(expert, k)
+        known = (wanted >= 0) & (wanted < experts)
+        inside = known.select(wanted, fx.Int32(0))
+        score = fx.Int32(0)
+        for i in range(len(scores)):
+            held = read_lane(scores[i].bitcast(fx.Int32), inside % 64)
+            score = (known & (inside // 64 == i)).select(held, score)
+        picked.append((inside, score.bitcast(fx.Float32)))
+    return picked
+
+
+def part_pieces(parts: int) -> list[tuple[int, int]]:
+    """``parts`` consecutive words as (first, 4, 2 or 1 words)."""
+    out: list[tuple[int, int]] = []
+    first = 0
+    for size in (4, 2, 1):
+        while parts - first >= size:
+            out.append((first, size))
+            first += size
+    return out
+
+
+def part_sum(pieces: list[list[Any]]) -> fx.Float32:
+    """The f32 words of ``pieces``, added in order."""
+    words = [fx.Int32(word).bitcast(fx.Float32) for piece in pieces for word in piece]
+    total = words[0]
+    for word in words[1:]:
+        total = total + word
+    return total

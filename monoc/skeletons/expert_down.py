@@ -1,0 +1,99 @@
+"""The picked experts' down projections, summed a token, plus the shared expert's row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from monoc.expr.slot import Slot
+from monoc.schedule.formula import formula
+from monoc.schedule.model import Form, LdsMember, RegionRead, RegionWrite, Scope, StageShape, Units
+from monoc.skeletons.base import TensorArg
+from monoc.skeletons.picks import max_tiles, pick_members
+
+__all__ = ["ExpertDownParams"]
+
+
+@dataclass(frozen=True)
+class ExpertDownParams:
+    """``out[rank][t] = join(sum over t's picks in pick order of weigh(down[e] @ mid[pick], weight), shared[t])``.
+
+    ``route``, ``mid``: as :class:`~monoc.skeletons.expert_up.ExpertUpParams` reads and writes them (``groups``: that
+    stage's). ``weights``: e2m1x2 [experts, hidden, padded / 2], (16, 16)-shuffled; ``scales``: E8M0
+    [experts * hidden, padded / 32 rounded up to 8] in ``shuffle_scale`` order. ``inter`` real columns, a multiple
+    of 32, are used. ``shared``: region of bf16 rows, ``hidden / 2`` words a token, a unit 16 columns of every token
+    ("" for none). ``out``: region of bf16 rows [source rank][token][hidden / 2], a task a unit; ``rank``: a scalar
+    argument.
+
+    Slots: ``weigh(value, weight)``; ``add(total, value)`` for the second pick on; ``join(routed, shared)``.
+    Knobs: ``row_tiles`` (1 or 2: 16-row tiles a task), ``held`` (tiles of picks a wave has in flight).
+    """
+
+    stage: str
+    route: str
+    mid: str
+    out: str
+    weights: str
+    scales: str
+    rank: str
+    weigh: Slot
+    add: Slot
+    join: Slot
+    hidden: str
+    inter: str
+    padded: str
+    experts: str
+    topk: str
+    shared: str = ""
+    groups: str = "1"
+    row_tiles: str = "1"
+    held: str = "1"
+    copies: str = "1"
+    tokens: str = "b.tokens"
+    tp: str = "b.tp"
+    template: str = "expert_down"
+
+    def slots(self) -> tuple[Slot, ...]:
+        return (self.weigh, self.add, self.join) if self.shared else (self.weigh, self.add)
+
+    def arguments(self) -> tuple[TensorArg, ...]:
+        return (
+            TensorArg(self.weights, "e2m1x2", (self.experts, self.hidden, f"{self.padded} // 2")),
+            TensorArg(
+                self.scales, "e8m0", (f"{self.experts} * {self.hidden}", f"round_up({self.padded} // 32, 8)")
+            ),
+            TensorArg(self.rank, "i64", ()),
+        )
+
+    def describe(self) -> StageShape:
+        tasks = formula(f"{self.hidden} // (16 * {self.row_tiles})")
+        tiles = max_tiles(self.tokens, self.topk, self.experts)
+        parts = f"cdiv({self.inter} // 32, {self.groups})"
+        shared = Units(formula(f"i * {self.row_tiles}", task=True), formula(self.row_tiles))
+        return StageShape(
+            tasks=tasks,
+            lds=(
+                *pick_members(self.tokens, self.topk, self.experts),
+                LdsMember("parts", "f32", formula(f"{self.row_tiles} * {self.tokens} * {self.topk} * 16")),
+            ),
+            reads=(
+                RegionRead(self.route, Units(formula("0"), formula(self.tokens))),
+                RegionRead(self.mid, Units(formula("0"), formula(f"{tiles} * {parts}"))),
+                *((RegionRead(self.shared, shared),) if self.shared else ()),
+            ),
+            writes=(
+                RegionWrite(
+                    self.out,
+                    words=formula(f"{self.tp} * {self.tokens} * ({self.hidden} // 2)"),
+                    units=tasks,
+                    task_units=Units(formula("i", task=True)),
+                    scope=Scope.SYSTEM,
+                    default=Form.PEER,
+                    forms=(Form.PEER,),
+                ),
+            ),
+            weight_bytes=formula(
+                f"16 * {self.row_tiles} * min({self.tokens} * {self.topk}, {self.experts})"
+                f" * ({self.padded} // 2 + {self.padded} // 32)",
+                task=True,
+            ),
+        )

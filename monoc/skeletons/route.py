@@ -1,0 +1,64 @@
+"""Routing: every token's experts and their weights from the router's logits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from monoc.expr.slot import Slot
+from monoc.schedule.formula import formula
+from monoc.schedule.model import RegionRead, RegionWrite, StageShape, Units
+from monoc.skeletons.base import TensorArg
+
+__all__ = ["RouteParams"]
+
+
+@dataclass(frozen=True)
+class RouteParams:
+    """The ``topk`` experts of each token with the largest ``score(logit) + bias``, and their weights.
+
+    ``logits``: region of f32 words [token][expert][part], in :class:`~monoc.skeletons.router.RouterParams`'s units.
+    ``score(logit)``: a slot of one input. A NaN score is worth 0 and never wins. Equal keys: the lowest
+    ``expert % 64`` first, among those the lowest expert. ``weigh(score, total)``: a slot of two inputs; ``total`` is the
+    sum of the picked scores in pick order. ``bias``: f32 [experts]. ``given``: an i32 [tokens, topk] argument with each
+    token's distinct experts in place of the search and the bias ("": search); one out of range gives expert 0, weight 0.
+    ``route``: region of words [copy][token][pick][expert, f32 weight], a unit a token; ``copies`` of it spread the
+    readers' polling.
+    """
+
+    stage: str
+    logits: str
+    route: str
+    bias: str
+    score: Slot
+    weigh: Slot
+    experts: str
+    topk: str
+    parts: str
+    given: str = ""
+    copies: str = "1"
+    tokens: str = "b.tokens"
+    template: str = "route"
+
+    def slots(self) -> tuple[Slot, ...]:
+        return (self.score, self.weigh)
+
+    def arguments(self) -> tuple[TensorArg, ...]:
+        if self.given:
+            return (TensorArg(self.given, "i32", (self.tokens, self.topk)),)
+        return (TensorArg(self.bias, "f32", (self.experts,)),)
+
+    def describe(self) -> StageShape:
+        tile = f"cdiv({self.experts}, 16) * ({self.parts})"
+        return StageShape(
+            tasks=formula(self.tokens),
+            reads=(RegionRead(self.logits, Units(formula(f"i // 16 * ({tile})", task=True), formula(tile))),),
+            writes=(
+                RegionWrite(
+                    self.route,
+                    words=formula(f"{self.tokens} * {self.topk} * 2"),
+                    units=formula(self.tokens),
+                    task_units=Units(formula("i", task=True)),
+                    copies=formula(self.copies),
+                ),
+            ),
+        )
