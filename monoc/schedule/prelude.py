@@ -270,7 +270,7 @@ def barrier_byte(k: int) -> int:
 
 def epoch_bytes() -> int:
     """Bytes of the epoch buffer: its words, then the grid barriers of the launch that has most."""
-    return barrier_byte(max((len(launch.barriers(b)) for b in builds() for launch in LAUNCHES.values()), default=0))
+    return barrier_byte(GRID_BARRIERS)
 
 
 def timeline_points(launch: str) -> int:

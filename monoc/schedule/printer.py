@@ -200,6 +200,8 @@ def _layout(schedule: Schedule) -> str:
     lines += [f"FLAGS: tuple[str, ...] = ({''.join(f'{f!r}, ' for f in schedule.flags)})", ""]
     lines += ["# Atomic counters of the epoch buffer, COUNTER_SLOTS words each."]
     lines += [f"COUNTERS: tuple[str, ...] = ({''.join(f'{c!r}, ' for c in counters)})"]
+    most = max((len(launch.barriers) for launch in schedule.launches), default=0)
+    lines += [f"GRID_BARRIERS = {most}  # grid barriers of the launch that has most, in the barrier form"]
     return "\n".join(lines)
 
 

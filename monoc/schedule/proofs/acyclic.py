@@ -119,10 +119,11 @@ def _cycle(table: LaunchTable) -> list[Any] | None:
                     (("unit", r.region, int(u)), ("task", stage.name, int(i), 2 * r.step))
                     for i, u in zip(*r.pairs, strict=True)
                 )
-    try:
-        return [edge[0] for edge in nx.find_cycle(graph)]
-    except nx.NetworkXNoCycle:
+    knot = next((c for c in nx.strongly_connected_components(graph) if len(c) > 1), None)
+    if knot is None:
         return None
+    # Inside a strongly connected component a walk is a cycle soon; over the whole graph find_cycle is quadratic.
+    return [edge[0] for edge in nx.find_cycle(graph.subgraph(knot))]
 
 
 def _named(table: LaunchTable, cycle: list[Any]) -> tuple[tuple[str, str], str, str]:
