@@ -12,7 +12,8 @@ from monoc.device.memory import PLAIN, load
 from monoc.device.numeric import bf16_high, bf16_low, bf16_pack
 
 __all__ = [
-    "lanes_apart", "load_values", "loads_issued", "pack_row", "passes", "rank_sum", "sum_squares", "unpack_row",
+    "lanes_apart", "largest", "load_values", "loads_issued", "pack_row", "passes", "rank_sum", "sum_squares",
+    "unpack_row",
 ]  # fmt: skip
 
 
@@ -60,9 +61,17 @@ def sum_squares(values: list[Any], start: Any) -> fx.Float32:
     return start
 
 
-def lanes_apart(lanes: int) -> tuple[int, ...]:
-    """The distances 1, 2, 4, ... that reduce groups of ``lanes`` (a power of two up to 64)."""
-    return tuple(1 << i for i in range(lanes.bit_length() - 1))
+def largest(values: list[Any]) -> fx.Float32:
+    """The largest magnitude of ``values``."""
+    top = abs(values[0])
+    for v in values[1:]:
+        top = fx.max(top, abs(v))
+    return fx.Float32(top)
+
+
+def lanes_apart(lanes: int, first: int = 1) -> tuple[int, ...]:
+    """The distances ``first`` * 1, 2, 4, ... that reduce ``lanes`` lanes (a power of two) so far apart."""
+    return tuple(first << i for i in range(lanes.bit_length() - 1))
 
 
 def loads_issued() -> None:

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+import monoc.device
 from monoc.build.isa import IsaResult, compile_isa
 from monoc.schedule.model import Form, RegionWrite, StageShape
 from monoc.skeletons.base import render_stage
@@ -28,10 +29,7 @@ from monoc.skeletons.base import render_stage
 __all__ = ["TAG", "Bench", "Placed", "evaluate", "from_bits", "to_bits"]
 
 TAG = 0x2B
-_DEVICE = (
-    "cta", "frozen", "gemv", "attention", "handoff", "intrinsics", "lanes", "memory", "mfma", "mix", "moe", "mxrows",
-    "numeric", "rope", "route", "rows",
-)  # fmt: skip
+_DEVICE = tuple(sorted(p.stem for p in Path(monoc.device.__file__).parent.glob("[a-z]*.py")))
 _HEAD = """\
 import flydsl.compiler as flyc
 import flydsl.expr as fx
@@ -143,7 +141,7 @@ class Bench:
     # ------------------------------------------------------------ layout
 
     def number(self, text: str, task: int = 0) -> int:
-        return evaluate(text, self.dims, self.build, task)
+        return evaluate(text, {"GRID": self.grid, "THREADS": self.threads, **self.dims}, self.build, task)
 
     def _lay_out(self) -> dict[str, _Place]:
         writes: dict[str, RegionWrite] = {w.region: w for s in self.stages for w in s.shape.writes}
@@ -184,10 +182,9 @@ class Bench:
 
     def _source(self) -> str:
         out = [_HEAD]
-        for module in _DEVICE:
-            if importlib.util.find_spec(f"monoc.device.{module}"):
-                out.append(f"from monoc.device.{module} import *")
-        out.append("\n".join(f"{k} = {v!r}" for k, v in self.dims.items()))
+        out += [f"from monoc.device.{module} import *" for module in _DEVICE]
+        constants = {"GRID": self.grid, "THREADS": self.threads, **self.dims}
+        out.append("\n".join(f"{k} = {v!r}" for k, v in constants.items()))
         fields = {"tokens": 1, "tp": 1, "grid": self.grid, "threads": self.threads, **self.build}
         # compare by value: FlyDSL keys a kernel's cache by what its closure holds
         out.append(

@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
-from monoc.expr.ir import Access, Binary, BinaryOp, DType, Expr, Fma, IndexConst, IndexVar, Local, Round
+import math
+
+from monoc.expr.ir import (
+    Access,
+    Binary,
+    BinaryOp,
+    Const,
+    DType,
+    Expr,
+    Fma,
+    IndexConst,
+    IndexSum,
+    IndexVar,
+    Local,
+    ReduceOp,
+    Round,
+    Unary,
+    UnaryOp,
+)  # fmt: skip
 from monoc.expr.slot import Slot, SlotInput
+from monoc.skeletons.token_program import MatrixProgram, MatrixStep
 
-__all__ = ["COLLAPSE", "FOLD", "access", "add", "mul"]
+__all__ = ["COLLAPSE", "FOLD", "SCALE", "SINKHORN", "access", "add", "gates", "mul", "rstd"]
 
 
-def access(tensor: str, *index: str | int) -> Access:
-    return Access(tensor, tuple(IndexConst(i) if isinstance(i, int) else IndexVar(i) for i in index))
+def access(tensor: str, *index: str | int | IndexSum) -> Access:
+    terms = {int: IndexConst, str: IndexVar}
+    return Access(tensor, tuple(i if isinstance(i, IndexSum) else terms[type(i)](i) for i in index))
 
 
 def add(a: Expr, b: Expr) -> Expr:
@@ -45,3 +65,67 @@ def _collapse() -> Slot:
 
 FOLD = _fold()
 COLLAPSE = _collapse()
+
+_LOG2E = 1.0 / math.log(2.0)
+_EPS = 1e-20
+_HC_EPS = 1e-6
+
+
+def _gate(name: str, scale: int, index: str | IndexSum, hidden: int, result: Expr) -> Slot:
+    """``result`` of ``v = fma(mix * rstd, scale, base)``."""
+    inputs = (
+        SlotInput("mix", access("mix", "t", index)),
+        SlotInput("ss", access("ss", "t")),
+        SlotInput("scale", access("scale", scale)),
+        SlotInput("base", access("base", index)),
+    )
+    rstd = Unary(UnaryOp.RSQ, Fma(Local("ss"), Const(1.0 / hidden), Const(_EPS)))
+    v = Fma(mul(Local("mix"), rstd), Local("scale"), Local("base"))
+    return Slot(name, inputs, (("v", v),), (result,), (name,))
+
+
+def _sigmoid(x: Expr) -> Expr:
+    exp = Unary(UnaryOp.EXP2, mul(x, Unary(UnaryOp.NEG, Const(_LOG2E))))
+    return Binary(BinaryOp.DIV, Const(1.0), add(Const(1.0), exp))
+
+
+def gates(hidden: int) -> tuple[Slot, Slot, Slot]:
+    """pre, post and the comb logits; ``hidden``: streams times the row's columns."""
+    pre = _gate("seam_pre", 0, "s", hidden, add(_sigmoid(Local("v")), Const(_HC_EPS)))
+    post = _gate("seam_post", 1, IndexSum((("s", 1),), 4), hidden, mul(_sigmoid(Local("v")), Const(2.0)))
+    comb = _gate("seam_comb", 2, IndexSum((("r", 4), ("s", 1)), 8), hidden, Local("v"))
+    return pre, post, comb
+
+
+def _step(name: str, result: Expr) -> Slot:
+    return Slot(name, (SlotInput("e"), SlotInput("total")), (), (result,), (name,))
+
+
+def _rcp(x: Expr) -> Expr:
+    return Unary(UnaryOp.RCP, x)
+
+
+_E, _TOTAL = Local("e"), Local("total")
+_EXP = _step("seam_exp", Unary(UnaryOp.EXP2, mul(Binary(BinaryOp.SUB, _E, _TOTAL), Const(_LOG2E))))
+_FIRST = _step("seam_first", Fma(_E, _rcp(_TOTAL), Const(_HC_EPS)))
+_NEXT = _step("seam_next", mul(_E, _rcp(add(_TOTAL, Const(_HC_EPS)))))
+SINKHORN = MatrixProgram(
+    (MatrixStep(_EXP, "row", ReduceOp.MAX), MatrixStep(_FIRST, "row"), MatrixStep(_NEXT, "column")),
+    (MatrixStep(_NEXT, "row"), MatrixStep(_NEXT, "column")),
+    "19",
+)
+
+
+def rstd(columns: int) -> Slot:
+    """rsq(fma(sum, 1 / columns, eps))."""
+    result = Unary(UnaryOp.RSQ, Fma(Local("sum"), Const(1.0 / columns), Const(_EPS)))
+    return Slot("seam_rstd", (SlotInput("sum"),), (), (result,), ("rstd",))
+
+
+SCALE = Slot(
+    "seam_scale",
+    (SlotInput("h", access("h", "t", "c")), SlotInput("r", access("rstd", "t")), SlotInput("w", access("w", "c"))),
+    (),
+    (Round(DType.BF16, mul(mul(Local("h"), Local("r")), Local("w"))),),
+    ("y",),
+)

@@ -1,0 +1,73 @@
+"""Partial sums over the slices of a row, brought together by one CTA."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import flydsl.expr as fx
+
+from monoc.device.frozen import Frozen
+from monoc.device.lanes import reduce_lanes
+from monoc.device.memory import lds_load
+from monoc.device.rows import lanes_apart
+
+__all__ = ["PartialSplit", "sum_waves"]
+
+
+@dataclass(frozen=True)
+class PartialSplit(Frozen):
+    """``slices`` rows of ``part`` f32 words (even, up to 128) dealt to ``waves``: a lane two words of every few slices.
+
+    A lane group spans a slice's words; groups take consecutive slices.
+    """
+
+    part: int
+    slices: int
+    waves: int
+
+    @property
+    def lanes(self) -> int:
+        """Lanes of a group: a power of two of at least ``part / 2``."""
+        return 1 << max(0, (self.part // 2 - 1).bit_length())
+
+    @property
+    def groups(self) -> int:
+        """Lane groups of a wave."""
+        return 64 // self.lanes
+
+    @property
+    def turns(self) -> int:
+        """Slices a group sums."""
+        return -(-self.slices // (self.groups * self.waves))
+
+    def word(self, lane: Any) -> Any:
+        """The first of the two words of ``lane``; lanes past the part repeat its last two."""
+        return fx.min(lane % self.lanes * 2, self.part - 2)
+
+    def sum(self, region: Any, first: Any, wave: Any, lane: Any) -> list[Any]:
+        """The wave's share of the slices ``first`` .. of ``region`` at the lane's two words, all loads in flight
+        together.
+
+        Order: the group's slices one after the other, then groups pairwise; every lane of a word has the sum.
+        """
+        start = (wave * self.groups + lane // self.lanes) * self.turns
+        at = self.word(lane)
+        rows = [start + turn for turn in range(self.turns)]
+        got = region.get([((first + fx.min(row, self.slices - 1)) * self.part + at, 2) for row in rows])
+        totals = [fx.Float32(0.0), fx.Float32(0.0)]
+        for row, words in zip(rows, got, strict=True):
+            live = row < self.slices
+            for i in range(2):
+                value = fx.Int32(words[i]).bitcast(fx.Float32)
+                totals[i] = totals[i] + live.select(value, fx.Float32(0.0))
+        return [reduce_lanes(t, lanes_apart(self.groups, self.lanes)) for t in totals]
+
+
+def sum_waves(sums: Any, word: Any, part: int, waves: int) -> fx.Float32:
+    """The waves' sums (LDS f32 [wave][part]) at ``word``, added in wave order."""
+    values = [lds_load(sums, word + wave * part) for wave in range(waves)]
+    total = fx.Float32(values[0])
+    for value in values[1:]:
+        total = total + value
+    return total
