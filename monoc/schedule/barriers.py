@@ -1,13 +1,13 @@
 """Grid barriers: where the barrier form of a launch needs one.
 
-Greedy in program order: a stage that reads a barrier-form region gets a barrier in front of it unless one
-already lies between it and the region's writer; one barrier serves all regions written before it.
+Greedy in program order: a stage that reads a barrier-form region gets a barrier in front of it unless one already
+lies between it and the region's writer in every build that has both; one barrier serves all regions written before it.
 """
 
 from __future__ import annotations
 
 from monoc.schedule.formula import Formula, formula
-from monoc.schedule.model import TRUE, Barrier, Edge, Form, Launch, Stage
+from monoc.schedule.model import TRUE, Barrier, Edge, Form, Launch
 
 __all__ = ["place_barriers"]
 
@@ -15,44 +15,38 @@ __all__ = ["place_barriers"]
 def place_barriers(launch: Launch, edges: tuple[Edge, ...]) -> tuple[Barrier, ...]:
     """The barriers of ``launch``, in program order."""
     position = {stage.name: k for k, stage in enumerate(launch.stages)}
-    found: list[Barrier] = []
+    guard = {stage.name: stage.guard for stage in launch.stages}
+    found: list[tuple[Barrier, tuple[Formula, ...]]] = []
     for stage in launch.stages:
-        for when in _conditions(edges, stage):
-            needed = [
-                e.region
-                for e in edges
-                if e.consumer == stage.name and _when(e) == when and not _fenced(launch, found, position, e)
-            ]
-            if needed:
-                found.append(Barrier(stage.name, _and(when, stage.guard), tuple(needed)))
-    return tuple(found)
+        needed: dict[tuple[Formula, ...], list[str]] = {}
+        for edge in edges:
+            conditions = _conditions(edge, guard)
+            if edge.consumer != stage.name or not conditions:
+                continue
+            fenced = any(
+                position[edge.producer] < position[b.before] <= position[stage.name] and set(when) <= set(conditions)
+                for b, when in found
+            )
+            if not fenced:
+                needed.setdefault(conditions, []).append(edge.region)
+        # Fewest conditions first: the barrier of an edge that is always there serves the others too.
+        for conditions in sorted(needed, key=len):
+            if not any(b.before == stage.name and set(when) <= set(conditions) for b, when in found):
+                regions = [r for c, names in needed.items() if set(conditions) <= set(c) for r in names]
+                found.append((Barrier(stage.name, _all(conditions), tuple(regions)), conditions))
+    return tuple(b for b, _ in found)
 
 
-def _conditions(edges: tuple[Edge, ...], stage: Stage) -> list[Formula]:
-    return list(dict.fromkeys(w for e in edges if e.consumer == stage.name and (w := _when(e)) is not None))
+def _conditions(edge: Edge, guard: dict[str, Formula]) -> tuple[Formula, ...]:
+    """What must hold for the edge to exist and be of barrier form; empty if it never is."""
+    rule = next((r for r in edge.rules if r.form is Form.BARRIER), None)
+    if rule is None:
+        return ()
+    parts = (rule.when, guard[edge.producer], guard[edge.consumer])
+    return tuple(dict.fromkeys(p for p in parts if p != TRUE)) or (TRUE,)
 
 
-def _when(edge: Edge) -> Formula | None:
-    """In which builds the edge is of barrier form."""
-    earlier = [r for r in edge.rules if r.form is Form.BARRIER]
-    return earlier[0].when if earlier else None
-
-
-def _fenced(launch: Launch, found: list[Barrier], position: dict[str, int], edge: Edge) -> bool:
-    guards = {s.name: s.guard for s in launch.stages}
-    return any(
-        position[edge.producer] < position[b.before] <= position[edge.consumer]
-        and guards[b.before] in (TRUE, guards[edge.producer], guards[edge.consumer])
-        and _when(edge) in (b.when, _plain(b, guards))
-        for b in found
-    )
-
-
-def _plain(barrier: Barrier, guards: dict[str, Formula]) -> Formula:
-    """The barrier's condition without the guard of the stage it precedes."""
-    suffix = f" and ({guards[barrier.before]})"
-    return Formula(barrier.when.removesuffix(suffix))
-
-
-def _and(when: Formula, guard: Formula) -> Formula:
-    return when if guard == TRUE else formula(f"{when} and ({guard})")
+def _all(conditions: tuple[Formula, ...]) -> Formula:
+    if len(conditions) == 1:
+        return conditions[0]
+    return formula(" and ".join(c if c.replace("b.", "").isidentifier() else f"({c})" for c in conditions))
