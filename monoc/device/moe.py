@@ -18,6 +18,7 @@ from flydsl.expr import const_expr, range_constexpr
 
 from monoc.device.frozen import Frozen
 from monoc.device.handoff import FlagRegion, poll_pairs
+from monoc.device.intrinsics import opaque_scalar
 from monoc.device.lanes import reduce_lanes
 from monoc.device.memory import gload, lds_load, lds_store
 from monoc.device.mfma import FP4, FP8, UNIT_SCALE, mfma_mx
@@ -53,23 +54,23 @@ class ExpertMatrix(Frozen):
     columns: int
 
     def tile_address(self, expert: Any, tile: Any) -> Any:
-        """Of ``expert``'s rows 16 ``tile`` ..: both wave-uniform."""
+        """Of ``expert``'s rows 16 ``tile`` .. (both wave-uniform), opaque: a load adds its lane's 32-bit offset to two
+        scalar registers, where LLVM would otherwise add the lane first and hold a 64-bit address a lane."""
         row = fx.Int64(expert) * fx.Int64(self.rows) + fx.Int64(tile) * fx.Int64(ROWS)
-        return fx.Int64(self.weights) + row * fx.Int64(self.k // 2)
+        return opaque_scalar(fx.Int64(self.weights) + row * fx.Int64(self.k // 2))
 
     def block_address(self, expert: Any, block: Any) -> Any:
-        """Of the scales of ``expert``'s rows 32 ``block`` .. (both wave-uniform)."""
+        """Of the scales of ``expert``'s rows 32 ``block`` .. (both wave-uniform), opaque."""
         row = fx.Int64(expert) * fx.Int64(self.rows) + fx.Int64(block) * fx.Int64(2 * ROWS)
-        return fx.Int64(self.scales) + row * fx.Int64(self.columns)
+        return opaque_scalar(fx.Int64(self.scales) + row * fx.Int64(self.columns))
 
     def load_step(self, tile_address: Any, step: Any, lane_byte: Any) -> Any:
         """A lane's operand of K step ``step`` (``lane_byte``: 16 times the lane)."""
-        return gload(tile_address + fx.Int64(step) * fx.Int64(_STEP_BYTES), lane_byte, fx.Int32, 4, stream=True)
+        return gload(tile_address, lane_byte + step * _STEP_BYTES, fx.Int32, 4, stream=True)
 
     def load_codes(self, block_address: Any, pair: Any, lane: Any) -> Any:
         """A lane's codes of K steps 2 ``pair`` and the next: byte ``2 * (step % 2) + tile % 2``."""
-        at = block_address + fx.Int64(pair) * fx.Int64(2 * ROWS * _CHUNK_COLUMNS)
-        return gload(at, lane * 4, fx.Int32, 1, stream=True)
+        return gload(block_address, lane * 4 + pair * (2 * ROWS * _CHUNK_COLUMNS), fx.Int32, 1, stream=True)
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,11 @@ class RowTile(Frozen):
 
     @flyc.jit
     def fill(self, cta: Any, region: Any, token_of: Callable[[Any], Any], at: Any, count: int) -> None:
-        """Rows ``at`` .. + ``count`` become the region's rows ``token_of(row)``; the caller lets the CTA meet."""
+        """Rows ``at`` .. + ``count`` become the region's rows ``token_of(row)``; the caller lets the CTA meet.
+
+        A thread past the last piece stores that piece again: a store left out would make LLVM wait for every load in
+        flight, the weights' too, before the next turn's.
+        """
         pieces = self.rows.stride // 4
         items = [cta.tid + turn * cta.threads for turn in range(passes(count * pieces, cta.threads))]
         for some in range_constexpr(0, len(items), _FILL_BATCH):
@@ -151,9 +156,8 @@ class RowTile(Frozen):
             wanted = [(self.rows.value(token_of(at + i // pieces), i % pieces * 4), 4) for i in held]
             got = region.get(wanted)
             for i in range_constexpr(len(batch)):
-                if batch[i] < count * pieces:
-                    words = fx.Vector.from_elements([fx.Int32(w) for w in got[i]], fx.Int32)
-                    lds_store(self.array, (at + held[i] // pieces) * self.stride + held[i] % pieces * 4, words)
+                words = fx.Vector.from_elements([fx.Int32(w) for w in got[i]], fx.Int32)
+                lds_store(self.array, (at + held[i] // pieces) * self.stride + held[i] % pieces * 4, words)
 
     def operand(self, row: Any, step: Any, lane: Any) -> fx.Vector:
         """A lane's fp8 operand of K step ``step`` of row ``row``."""
