@@ -1,0 +1,291 @@
+#include "thread_run.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <thread>
+
+namespace monoc::sim {
+namespace {
+
+// Instructions a wave runs before the next one of its CTA gets its turn; a wait, sleep or end comes earlier as a rule.
+constexpr uint64_t kWaveSlice = 8192;
+// Rounds over the waves of a CTA before the next CTA gets its turn.
+constexpr int kCtaRounds = 24;
+// Visits without any change anywhere before register states are compared.
+constexpr int kQuietRounds = 3;
+
+template <bool Count, bool Track>
+void interpret(Wave& w, uint64_t budget) {
+  uint32_t* counts = w.cta->op_counts;
+  uint64_t n = 0;
+  do {
+    const Op* op = w.pc++;
+    if constexpr (Track) {
+      poison_step(w, *op);
+      if (w.stop != Stop::none) break;
+    }
+    op->fn(w, *op);
+    ++n;
+    if constexpr (Count) ++counts[op->index];
+    ++w.clock;
+  } while (w.stop == Stop::none && n < budget);
+  w.tc->executed += n;
+}
+
+}  // namespace
+
+void run_past_end(Wave& w, const Op& op) { report(w, op, "trap", "the wave ran past the kernel's last instruction"); }
+
+void report(Wave& w, const Op& op, const char* kind, const char* message, int lane, uint64_t address) {
+  if (w.stop == Stop::fault) return;
+  w.stop = Stop::fault;
+  Finding finding;
+  finding.kind = kind;
+  finding.message = message;
+  finding.program = w.program;
+  finding.op = op.index;
+  finding.rank = int(w.cta->rank);
+  finding.cta = int(w.cta->linear);
+  finding.wave = w.id;
+  finding.lane = lane;
+  finding.address = address;
+  int found = address ? w.tc->map->find(address) : -1;
+  if (found >= 0) finding.buffer = w.tc->map->at(found).name;
+  w.tc->machine->add_finding(std::move(finding));
+}
+
+void report_number(Wave& w, const Op& op, const char* kind, const char* message, uint64_t number, int lane, uint64_t address) {
+  char text[256];
+  std::snprintf(text, sizeof text, message, static_cast<unsigned long long>(number));
+  report(w, op, kind, text, lane, address);
+}
+
+void observe_bytes(Wave& w, const Buffer& buffer, const Op& op, bool store, uint64_t bytes) {
+  Observation& o = *w.tc->observe;
+  int index = w.tc->map->find(buffer.base);
+  int policy = (op.mem.policy & 3) | (op.mem.policy & 16) >> 2;
+  o.buffers[size_t(index)][size_t(policy)][store] += bytes;
+  o.op_bytes[size_t(w.cta->launch_index)][op.index] += bytes;
+  w.cta->bytes[store] += bytes;
+}
+
+uint32_t scratch_bytes(const Wave& w) { return w.program->entry.scratch_bytes; }
+uint8_t* new_scratch_poison(Wave& w) { return new uint8_t[size_t(64) * scratch_bytes(w) / 4 + 64](); }
+
+uint64_t state_hash(const Wave& w) {
+  uint64_t h = 0x9e3779b97f4a7c15ull ^ reinterpret_cast<uint64_t>(w.pc) ^ (uint64_t(w.scc) << 61);
+  auto mix = [&](const void* data, size_t bytes) {
+    const uint64_t* p = static_cast<const uint64_t*>(data);
+    uint64_t a = h, b = ~h, c = h * 3, d = h * 5;
+    for (size_t i = 0; i + 4 <= bytes / 8; i += 4) {
+      a = (a ^ p[i]) * 0xff51afd7ed558ccdull;
+      b = (b ^ p[i + 1]) * 0xc4ceb9fe1a85ec53ull;
+      c = (c ^ p[i + 2]) * 0x9fb21c651e98df25ull;
+      d = (d ^ p[i + 3]) * 0xd6e8feb86659fd93ull;
+      a ^= a >> 31, b ^= b >> 29, c ^= c >> 30, d ^= d >> 28;
+    }
+    h = a ^ (b << 7 | b >> 57) ^ (c << 19 | c >> 45) ^ (d << 41 | d >> 23);
+  };
+  mix(w.sgpr, sizeof w.sgpr);
+  mix(w.vgpr, size_t(w.program->entry.vgprs) * sizeof(Lanes));
+  return h;
+}
+
+ThreadRun::ThreadRun(Machine& machine, ThreadContext& tc, std::vector<Cta*> ctas, const std::vector<RankLaunch>& launches)
+    : machine_(machine), tc_(tc), ctas_(std::move(ctas)), launches_(launches) {
+  size_t total = 0;
+  for (const RankLaunch& launch : launches) {
+    cache_of_.emplace_back(launch.program, total);
+    total += launch.program->ops.size();
+  }
+  caches_.assign(total, 0xffff);
+}
+
+void ThreadRun::run_wave(Wave& w) {
+  uint64_t left = kWaveSlice;
+  for (;;) {
+    if (w.poisoned && !any_poison(w)) w.poisoned = false;
+    w.stop = Stop::none;
+    uint64_t before = tc_.executed;
+    bool count = w.cta->op_counts != nullptr;
+    if (w.poisoned) count ? interpret<true, true>(w, left) : interpret<false, true>(w, left);
+    else count ? interpret<true, false>(w, left) : interpret<false, false>(w, left);
+    uint64_t used = tc_.executed - before;
+    if (w.stop != Stop::switch_loop || used >= left) return;
+    left -= used;
+  }
+}
+
+void ThreadRun::release_barrier(Cta& cta) {
+  if (cta.live == 0 || cta.at_barrier < cta.live) return;
+  for (int i = 0; i < cta.waves; ++i)
+    if (cta.wave[i].status == Status::barrier) cta.wave[i].status = Status::running;
+  cta.at_barrier = 0;
+  tc_.changed();
+}
+
+// Runs the waves of a CTA in turn until none goes on; true if any got past a wait.
+bool ThreadRun::visit(Cta& cta) {
+  if (!cta.started) machine_.start(cta, tc_);
+  tc_.buffer_cache = caches_.data() + cache_of_[size_t(cta.launch_index)].second;
+  bool advanced = false;
+  for (int round = 0; round < kCtaRounds; ++round) {
+    bool again = false;
+    for (int i = 0; i < cta.waves; ++i) {
+      Wave& w = cta.wave[i];
+      if (w.status != Status::running) continue;
+      run_wave(w);
+      w.yielded = w.stop == Stop::yield;
+      switch (w.stop) {
+        case Stop::fault:
+          return true;
+        case Stop::end:
+          w.status = Status::ended;
+          --cta.live;
+          tc_.changed();
+          release_barrier(cta);
+          again = true;
+          break;
+        case Stop::barrier:
+          w.status = Status::barrier;
+          ++cta.at_barrier;
+          again = true;
+          release_barrier(cta);
+          break;
+        case Stop::yield:
+          break;
+        default:
+          again = true;
+      }
+    }
+    advanced = advanced || again;
+    if (cta.live == 0) {
+      cta.done = true;
+      return true;
+    }
+    if (!again) break;
+  }
+  return advanced;
+}
+
+// True when every live wave waits at a barrier or comes back to the same registers at the same place (Brent's cycle
+// detection over its stops) with no memory changing in between: nothing can ever go on.
+bool ThreadRun::all_cycle(uint64_t changes) {
+  for (Cta* cta : ctas_) {
+    if (cta->done || !cta->started) {
+      if (!cta->done) return false;
+      continue;
+    }
+    for (int i = 0; i < cta->waves; ++i) {
+      Wave& w = cta->wave[i];
+      if (w.status != Status::running) continue;
+      if (w.cycle_changes == changes && w.cycling) continue;
+      uint64_t hash = state_hash(w);
+      if (w.cycle_changes != changes) {
+        w.cycle_changes = changes;
+        w.cycling = false;
+        w.cycle_hash = hash;
+        w.cycle_age = 0;
+        w.cycle_limit = 1;
+        return false;
+      }
+      if (hash == w.cycle_hash) {
+        w.cycling = true;
+        continue;
+      }
+      if (++w.cycle_age >= w.cycle_limit) {
+        w.cycle_hash = hash;
+        w.cycle_age = 0;
+        w.cycle_limit *= 2;
+      }
+      return false;
+    }
+  }
+  return true;
+}
+
+void ThreadRun::run() {
+  uint64_t last = ~0ull;
+  int quiet = 0;
+  for (;;) {
+    bool live = false, advanced = false;
+    for (Cta* cta : ctas_) {
+      if (cta->done) continue;
+      live = true;
+      if (cta->skip > 0 && quiet == 0) {
+        --cta->skip;
+        continue;
+      }
+      if (visit(*cta)) {
+        cta->idle = 0;
+        advanced = true;
+      } else {
+        cta->skip = std::min<uint32_t>(++cta->idle / 2, 6);
+      }
+      if (machine_.aborted()) return;
+    }
+    uint64_t changes = machine_.total_changes();
+    if (machine_.options_.limit && tc_.executed > machine_.options_.limit) {
+      hang_ = "a host thread ran " + std::to_string(tc_.executed) + " wave-instructions, over the limit";
+      machine_.abort();
+      return;
+    }
+    if (!live) {
+      // Ended: only the others can still change anything.
+      machine_.stuck_[size_t(tc_.id)].store(~0ull - 1);
+      return;
+    }
+    if (changes != last) {
+      last = changes;
+      quiet = 0;
+      continue;
+    }
+    if (++quiet < kQuietRounds) {
+      if (!advanced && machine_.threads_.size() > 1) std::this_thread::yield();
+      continue;
+    }
+    if (all_cycle(changes)) {
+      bool all = true;
+      machine_.stuck_[size_t(tc_.id)].store(changes);
+      for (auto& other : machine_.stuck_) {
+        uint64_t seen = other.load();
+        all = all && (seen == changes || seen == ~0ull - 1);
+      }
+      if (all && machine_.total_changes() == changes) {
+        hang_ = "every live wave waits and nothing changes";
+        machine_.abort();
+        return;
+      }
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  }
+}
+
+void ThreadRun::collect_waiting(std::vector<Waiting>& out) const {
+  for (const Cta* cta : ctas_) {
+    if (cta->done || !cta->started) continue;
+    for (int i = 0; i < cta->waves; ++i) {
+      const Wave& w = cta->wave[i];
+      if (w.status == Status::ended) continue;
+      Waiting waiting;
+      waiting.rank = int(cta->rank);
+      waiting.cta = int(cta->linear);
+      waiting.wave = i;
+      waiting.program = w.program;
+      if (w.status == Status::barrier) {
+        waiting.why = "wait at a barrier";
+        waiting.op = uint32_t(w.pc - w.ops) - 1;
+      } else {
+        waiting.why = w.yielded ? "poll" : "spin";
+        waiting.op = w.last_load ? w.last_load->index : uint32_t(w.pc - w.ops);
+        waiting.address = w.last_address;
+        waiting.value = w.last_value;
+        int found = w.last_load ? machine_.map_.find(w.last_address) : -1;
+        if (found >= 0) waiting.buffer = machine_.map_.at(found).name;
+      }
+      out.push_back(std::move(waiting));
+    }
+  }
+}
+
+}  // namespace monoc::sim

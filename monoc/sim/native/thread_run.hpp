@@ -1,0 +1,34 @@
+// One host thread's share of a launch: visits its CTAs in turn until all have ended, or nothing can go on.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "machine.hpp"
+
+namespace monoc::sim {
+
+class ThreadRun {
+ public:
+  ThreadRun(Machine& machine, ThreadContext& tc, std::vector<Cta*> ctas, const std::vector<RankLaunch>& launches);
+  void run();
+  uint64_t executed() const { return tc_.executed; }
+  const std::string& hang() const { return hang_; }
+  void collect_waiting(std::vector<Waiting>& out) const;
+
+ private:
+  bool visit(Cta& cta);
+  void run_wave(Wave& w);
+  void release_barrier(Cta& cta);
+  bool all_cycle(uint64_t changes);
+
+  Machine& machine_;
+  ThreadContext& tc_;
+  std::vector<Cta*> ctas_;
+  std::vector<uint16_t> caches_;              // buffer caches of all launches, one after the other
+  std::vector<std::pair<const Program*, size_t>> cache_of_;
+  const std::vector<RankLaunch>& launches_;
+  std::string hang_;
+};
+
+}  // namespace monoc::sim
