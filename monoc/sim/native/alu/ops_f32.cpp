@@ -74,14 +74,16 @@ void div_fmas(Lanes* d, const Lanes* const* s, AluCtx& ctx) {
   }
 }
 
-// Last step of a division: the special cases. src0 is the quotient, src1 the denominator, src2 the numerator.
+// Last step of a division: the special cases. src0 is the quotient, src1 the denominator, src2 the numerator. A quotient that must
+// overflow is infinity, whatever the iteration made of it (it meets inf - inf).
 f32 div_fixup(f32 q, f32 den, f32 num) {
   const u32 sign = (bits<u32>(den) ^ bits<u32>(num)) & 0x80000000u;
   const f32 d = abs_bits(bits<u32>(den)), n = abs_bits(bits<u32>(num));
   const f32 inf = bits<f32>(0x7f800000u);
   const bool nan = is_nan(den) | is_nan(num) | ((d == 0.0f) & (n == 0.0f)) | ((d == inf) & (n == inf));
-  const bool to_inf = (d == 0.0f) | (n == inf);
-  const bool to_zero = (d == inf) | (n == 0.0f) | (static_cast<i32>(exponent(num)) - static_cast<i32>(exponent(den)) < -150);
+  const i32 gap = static_cast<i32>(exponent(num)) - static_cast<i32>(exponent(den));
+  const bool to_zero = (d == inf) | (n == 0.0f) | (gap < -150);
+  const bool to_inf = (d == 0.0f) | (n == inf) | ((d != inf) & (gap >= 129));
   const u32 quotient = bits<u32>(q) & 0x7fffffffu;
   const u32 small = to_zero ? 0u : quotient;
   const u32 magnitude = to_inf ? 0x7f800000u : small;

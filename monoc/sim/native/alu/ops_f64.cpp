@@ -57,8 +57,10 @@ f64 div_fixup(f64 q, f64 den, f64 num) {
   const f64 d = __builtin_fabs(den), n = __builtin_fabs(num);
   const f64 inf = __builtin_inf();
   if (is_nan(den) || is_nan(num) || (d == 0.0 && n == 0.0) || (d == inf && n == inf)) return bits<f64>(kNan64);
-  const bool to_zero = d == inf || n == 0.0 || exponent(num) - exponent(den) < -1075;
-  const f64 magnitude = d == 0.0 || n == inf ? inf : to_zero ? 0.0 : __builtin_fabs(q);
+  const i32 gap = exponent(num) - exponent(den);
+  const bool to_zero = d == inf || n == 0.0 || gap < -1075;
+  const bool to_inf = d == 0.0 || n == inf || (d != inf && gap >= 1025);
+  const f64 magnitude = to_inf ? inf : to_zero ? 0.0 : __builtin_fabs(q);
   return canon(bits<f64>(bits<u64>(magnitude) | sign));
 }
 
