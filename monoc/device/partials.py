@@ -10,9 +10,10 @@ import flydsl.expr as fx
 from monoc.device.frozen import Frozen
 from monoc.device.lanes import reduce_lanes
 from monoc.device.memory import lds_load
+from monoc.device.numeric import bf16_round
 from monoc.device.rows import lanes_apart
 
-__all__ = ["PartialSplit", "sum_waves"]
+__all__ = ["PartialSplit", "sum_parts", "sum_waves"]
 
 
 @dataclass(frozen=True)
@@ -71,3 +72,11 @@ def sum_waves(sums: Any, word: Any, part: int, waves: int) -> fx.Float32:
     for value in values[1:]:
         total = total + value
     return total
+
+
+def sum_parts(parts: list[list[Any]]) -> list[fx.Float32]:
+    """fp32 words of each part at the same columns, added in part order, rounded to bf16."""
+    total = [fx.Int32(w).bitcast(fx.Float32) for w in parts[0]]
+    for part in parts[1:]:
+        total = [t + fx.Int32(w).bitcast(fx.Float32) for t, w in zip(total, part, strict=True)]
+    return [bf16_round(t) for t in total]

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from monoc.expr.slot import Slot
-from monoc.schedule.formula import formula
-from monoc.schedule.model import TRUE, ZERO, Form, Formula, LdsMember, RegionRead, RegionWrite, StageShape, Units
+from monoc.schedule.formula import Formula, formula
+from monoc.schedule.model import TRUE, ZERO, Form, LdsMember, RegionRead, RegionWrite, StageShape, Units
 from monoc.skeletons.base import TensorArg
 from monoc.skeletons.inputs import Operand, slot_call
 from monoc.skeletons.mxrows import mx_row_words
@@ -25,7 +25,7 @@ class RowWeight:
 
 @dataclass(frozen=True)
 class MxOutput:
-    """The row as MXFP8 in ``region`` (``monoc/device/mxrows.py``), codes by ``rule`` V or M (:mod:`monoc.device.numeric`)."""
+    """The row as MXFP8 in ``region`` (``monoc/device/mxrows.py``), codes by ``rule`` V or M."""
 
     region: str
     rule: Literal["V", "M"] = "V"

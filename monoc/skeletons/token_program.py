@@ -39,7 +39,7 @@ class MatrixStep:
 
 @dataclass(frozen=True)
 class MatrixProgram:
-    """``first`` steps once, then ``loop`` steps ``iterations`` times, on a matrix of a power of two rows and columns."""
+    """``first`` steps, then ``loop`` steps ``iterations`` times, on a matrix of a power of two rows and columns."""
 
     first: tuple[MatrixStep, ...]
     loop: tuple[MatrixStep, ...] = ()
@@ -143,7 +143,7 @@ class TokenProgramParams:
         return tuple(dict.fromkeys(found))
 
     def call(self, out: TokenOutput) -> str:
-        """The call of the slot of ``out`` on ``weight[..]`` and ``total[..]``, in the order of :meth:`loads`, :meth:`sums`."""
+        """The call of the slot of ``out`` on ``weight[..]`` and ``total[..]``, as :meth:`loads` and :meth:`sums` list them."""
         loads, sums, arguments = self.loads(out), self.sums(out), []
         for given in out.slot.inputs:
             single = TokenOutput(

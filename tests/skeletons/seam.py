@@ -24,7 +24,7 @@ from monoc.expr.ir import (
 from monoc.expr.slot import Slot, SlotInput
 from monoc.skeletons.token_program import MatrixProgram, MatrixStep
 
-__all__ = ["COLLAPSE", "FOLD", "SCALE", "SINKHORN", "access", "add", "gates", "mul", "rstd"]
+__all__ = ["COLLAPSE", "FOLD", "SCALE", "SINKHORN", "access", "add", "divided_rstd", "gates", "mul", "rstd", "scale"]
 
 
 def access(tensor: str, *index: str | int | IndexSum) -> Access:
@@ -116,16 +116,26 @@ SINKHORN = MatrixProgram(
 )
 
 
+def scale(name: str, value: str, weight: str) -> Slot:
+    """bf16((value rstd) weight)."""
+    inputs = (
+        SlotInput("h", access(value, "t", "c")),
+        SlotInput("r", access("rstd", "t")),
+        SlotInput("w", access(weight, "c")),
+    )
+    return Slot(name, inputs, (), (Round(DType.BF16, mul(mul(Local("h"), Local("r")), Local("w"))),), ("y",))
+
+
+def divided_rstd(name: str, columns: int) -> Slot:
+    """rsq(RN(sum / columns) + eps)."""
+    result = Unary(UnaryOp.RSQ, add(Binary(BinaryOp.DIV, Local("sum"), Const(float(columns))), Const(_EPS)))
+    return Slot(name, (SlotInput("sum"),), (), (result,), ("rstd",))
+
+
 def rstd(columns: int) -> Slot:
     """rsq(fma(sum, 1 / columns, eps))."""
     result = Unary(UnaryOp.RSQ, Fma(Local("sum"), Const(1.0 / columns), Const(_EPS)))
     return Slot("seam_rstd", (SlotInput("sum"),), (), (result,), ("rstd",))
 
 
-SCALE = Slot(
-    "seam_scale",
-    (SlotInput("h", access("h", "t", "c")), SlotInput("r", access("rstd", "t")), SlotInput("w", access("w", "c"))),
-    (),
-    (Round(DType.BF16, mul(mul(Local("h"), Local("r")), Local("w"))),),
-    ("y",),
-)
+SCALE = scale("seam_scale", "h", "w")
