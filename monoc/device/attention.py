@@ -1,9 +1,9 @@
 """Flash-decoding over chunks of a token's keys, and the merge of the chunks.
 
-Keys and values are one record of ``fp8_ds_mla``: ``head - rope`` e4m3 values, then ``rope`` bf16 values; in the block's tail
-8 bytes a record, one E8M0 code a 64 e4m3 values. A CTA takes ``chunk`` keys of one token and all of the rank's heads:
-wave w loads, dequantises and scores the 16 keys of tile w mod (chunk / 16) against a group of the head tiles, and keeps the
-rows as bf16 in LDS; then it multiplies 64-value blocks of every row with the probabilities.
+Keys and values are one record of ``fp8_ds_mla``: ``head - rope`` e4m3 values, then ``rope`` bf16 values; in the
+block's tail 8 bytes a record, one E8M0 code a 64 e4m3 values. A CTA takes ``chunk`` keys of one token and all of the
+rank's heads: wave w loads, dequantises and scores the 16 keys of tile w mod (chunk / 16) against a group of the head
+tiles, and keeps the rows as bf16 in LDS; then it multiplies 64-value blocks of every row with the probabilities.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from monoc.device.lanes import reduce_lanes
 from monoc.device.memory import gload, lds_load, lds_store
 from monoc.device.mfma import mfma_bf16, zero_tile
 from monoc.device.numeric import bf16_pack, exp2, power_of_two
+from monoc.device.permute import transpose_halves
 
 __all__ = ["BLOCK", "HEAD_TILE", "KEY_TILE", "LEAST", "AttentionSplit", "KeyCache", "KeyRecord", "key_record"]
 
@@ -42,7 +43,9 @@ class KeyCache(Frozen):
 
 @dataclass(frozen=True)
 class KeyRecord(Frozen):
-    """Sixteen keys in flight, lane l: key l % 16's bytes 16 g .. of every 64 values, g = l // 16; its bf16 values; its codes."""
+    """Sixteen keys in flight, lane l: key l % 16's bytes 16 g .. of every 64 values, g = l // 16; its bf16 values;
+    its codes.
+    """
 
     nope: list[Any]
     rope: list[Any]
@@ -53,10 +56,13 @@ def _pick(which: Any, a: KeyCache, b: KeyCache) -> KeyCache:
     return KeyCache(which.select(a.base, b.base), which.select(a.block, b.block), which.select(a.stride, b.stride))
 
 
-def key_record(lane: Any, entry: Any, live: Any, window: KeyCache, compressed: KeyCache | None, head: int, rope: int) -> Any:
+def key_record(
+    lane: Any, entry: Any, live: Any, window: KeyCache, compressed: KeyCache | None, head: int, rope: int
+) -> Any:
     """The record of key table entry ``entry``: a slot of ``window``, or of ``compressed`` if bit 31 is set.
 
-    Where ``live`` does not hold, slot 0 of the window is read (it exists) and every word is zero: a zero row's products are 0.
+    Where ``live`` does not hold, slot 0 of the window is read (it exists) and every word is zero: a zero row's
+    products are 0.
     """
     cache = window if compressed is None else _pick(live & (entry < 0), compressed, window)
     slot = fx.Uint32(live.select(entry & 0x7FFFFFFF, fx.Int32(0)))
@@ -88,14 +94,11 @@ def _dequantise(low: Any, high: Any, scale: Any) -> Any:
     return fx.Vector.from_elements(words, fx.Int32)
 
 
-def _halves(a: Any, b: Any) -> tuple[Any, Any]:
-    """(low halves, high halves) of two words, ``a``'s lowest."""
-    return (a & 0xFFFF) | (b << 16), fx.Int32(fx.Uint32(a) >> 16) | (b & -65536)
-
-
 @dataclass(frozen=True)
 class AttentionSplit(Frozen):
-    """One chunk's shape: ``heads`` of ``head`` values (the last ``rope`` bf16 in a record), ``chunk`` keys, ``waves``."""
+    """One chunk's shape: ``heads`` of ``head`` values (the last ``rope`` bf16 in a record), ``chunk`` keys,
+    ``waves``.
+    """
 
     heads: int
     head: int
@@ -147,10 +150,11 @@ class AttentionSplit(Frozen):
         return lds_load(q, row * self.row_words + word, 4).bitcast(fx.BFloat16)
 
     def scores(self, cta: Any, record: KeyRecord, q: Any, v: Any) -> list[Any]:
-        """q.k of this wave's 16 keys (result rows) and each own head tile (columns); the keys' bf16 rows into LDS ``v``.
+        """q.k of this wave's 16 keys (result rows) and each own head tile (columns); the keys' bf16 rows into LDS
+        ``v``.
 
-        The contraction takes a record's values in the order they are loaded: blocks of 64, in a block lane group g's 16
-        as its two eights.
+        The contraction takes a record's values in the order they are loaded: blocks of 64, in a block lane group g's
+        16 as its two eights.
         """
         lane, g = cta.lane, cta.lane >> 4
         key = (cta.wave % self.key_tiles) * KEY_TILE + (lane & 15)
@@ -214,10 +218,11 @@ class AttentionSplit(Frozen):
             lds_store(sums, self._stat(tile, key_tile, lane), total)
 
     def weighted(self, lane: Any, block: Any, v: Any, p: Any) -> list[list[Any]]:
-        """Per head tile: the eight words of bf16 sum over the chunk of p * v, values 64 block + 16 g .. + 16 of head l % 16.
+        """Per head tile: the eight words of bf16 sum over the chunk of p * v, values 64 block + 16 g .. + 16 of head
+        l % 16.
 
-        A lane reads four values of each of eight keys; four MFMAs take value 4 r + d of row r each, so that a lane's results
-        are 16 consecutive values.
+        A lane reads four values of each of eight keys; four MFMAs take value 4 r + d of row r each, so that a lane's
+        results are 16 consecutive values.
         """
         g = lane >> 4
         totals = [[zero_tile() for _ in range(4)] for _ in range(self.tiles)]
@@ -227,7 +232,7 @@ class AttentionSplit(Frozen):
             operands: list[list[Any]] = [[], [], [], []]
             for j in range(0, 8, 2):
                 for half in (0, 1):
-                    low, high = _halves(words[j][half], words[j + 1][half])
+                    low, high = transpose_halves(words[j][half], words[j + 1][half])
                     operands[2 * half].append(low)
                     operands[2 * half + 1].append(high)
             a = [fx.Vector.from_elements(o, fx.Int32).bitcast(fx.BFloat16) for o in operands]

@@ -1,8 +1,9 @@
 """Dense MXFP8 weights against MXFP8 rows in LDS, on 16x16x128 scaled MFMAs.
 
-A task owns row tiles of 16 weight rows and a window of K. Waves split into ``groups``: a group takes ``tiles / groups`` of
-the row tiles, its waves take the window's 128-steps in turn (wave w of the group: steps w, w + waves, ...), and the
-waves' 16x16 sums are added in wave order. Weights stay in registers while token tiles of up to 16 rows pass through LDS.
+A task owns row tiles of 16 weight rows and a window of K. Waves split into ``groups``: a group takes ``tiles /
+groups`` of the row tiles, its waves take the window's 128-steps in turn (wave w of the group: steps w, w + waves,
+...), and the waves' 16x16 sums are added in wave order. Weights stay in registers while token tiles of up to 16 rows
+pass through LDS.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from monoc.device.mfma import mfma_mx, zero_tile
 from monoc.device.mxrows import MX_GROUP, MxRows, mx_words
 from monoc.device.numeric import bf16_high, bf16_low, power_of_two_inverse
 
-__all__ = ["Item", "MxGemv", "MxWeight", "RowsInFlight", "TILE", "divide", "fetch_bf16", "fetch_mx", "spread"]
+__all__ = ["TILE", "Item", "MxGemv", "MxWeight", "RowsInFlight", "divide", "fetch_bf16", "fetch_mx", "spread"]
 
 TILE = 16  # rows and columns of an MFMA tile
 STEP = 128  # K values of one scaled MFMA
@@ -48,8 +49,8 @@ class Item(Frozen):
 def spread(cta: Any, rows: int, per: int, together: int = 1) -> list[Item]:
     """The CTA's threads over a [rows, per] table of items, consecutive threads on consecutive columns.
 
-    Threads past the table repeat elements others have (so may store them again); runs of ``together`` neighbours (a power
-    of two that divides ``per``) stay whole.
+    Threads past the table repeat elements others have (so may store them again); runs of ``together`` neighbours (a
+    power of two that divides ``per``) stay whole.
     """
     threads, total = cta.threads, rows * per
     rounds = -(-total // threads)
@@ -100,7 +101,9 @@ def _fetch(
 
 
 def fetch_mx(cta: Any, region: Any, layout: MxRows, first: Any, rows: int, k0: Any, window: int) -> RowsInFlight:
-    """Rows ``first`` .. + ``rows`` of an MXFP8 region, values ``k0`` .. + ``window``: LDS rows of values, then codes."""
+    """Rows ``first`` .. + ``rows`` of an MXFP8 region, values ``k0`` .. + ``window``: LDS rows of values, then
+    codes.
+    """
     if window == layout.k:  # a row is one span, padding included
         return _fetch(cta, region, rows, layout.stride, lambda r, w: layout.value(first + r, w), 0, 4)
     codes = window // MX_GROUP
@@ -137,7 +140,8 @@ def fetch_bf16(
 class MxWeight(Frozen):
     """An e4m3 weight [rows, k] at ``values`` and its E8M0 codes [rows / 32, k / 32] at ``codes`` (Int64 addresses).
 
-    ``pitch``: bytes from a row to the next (row-major); ``shuffled``: (16, 16)-shuffled bytes, [rows / 16][k / 16][16 rows][16].
+    ``pitch``: bytes from a row to the next (row-major); ``shuffled``: (16, 16)-shuffled bytes, [rows / 16][k / 16][16
+    rows][16].
     """
 
     values: Any
@@ -158,11 +162,43 @@ class MxWeight(Frozen):
 
 
 @dataclass(frozen=True)
+class _Base(Frozen):
+    """A wave-uniform address weights are loaded from; ``live``: the lanes' (low, high, code) predicates, None for
+    all.
+    """
+
+    address: Any
+    live: Any
+    wanted: Any
+
+    def _resource(self) -> Any:
+        records = fx.Int64(_OUTSIDE)
+        return buffer_resource(
+            self.address, records if self.wanted is None else self.wanted.select(records, fx.Int64(0))
+        )
+
+    def _masked(self, offset: Any, which: int) -> Any:
+        return offset if self.live is None else self.live[which].select(offset, fx.Int32(_OUTSIDE))
+
+    def words(self, offset: Any, further: int, half: int) -> Any:
+        """Four words at ``offset + further``."""
+        if self.live is None and self.wanted is None:
+            return gload(self.address + fx.Int64(further), offset, fx.Int32, 4, stream=True)
+        return buffer_load(self._resource(), self._masked(offset + further, half), 4, fx.Int32, STREAM)
+
+    def code(self, offset: Any) -> Any:
+        """The byte at ``offset``."""
+        if self.live is None and self.wanted is None:
+            return fx.Int32(gload(self.address, offset, fx.Uint8))
+        return fx.Int32(buffer_load(self._resource(), self._masked(offset, 2), 1, fx.Uint8, 0))
+
+
+@dataclass(frozen=True)
 class MxGemv(Frozen):
     """How a task contracts ``window`` values of K for ``tiles`` row tiles on ``waves`` waves in ``groups`` groups.
 
-    ``half``: 0: tile t is 16 consecutive rows; else tile t is rows 8 t .. + 8 and the same rows ``half`` further on (a gate and
-    its up rows in one tile).
+    ``half``: 0: tile t is 16 consecutive rows; else tile t is rows 8 t .. + 8 and the same rows ``half`` further on
+    (a gate and its up rows in one tile).
     """
 
     window: int
@@ -188,7 +224,9 @@ class MxGemv(Frozen):
 
     @property
     def row_words(self) -> int:
-        """LDS words from one activation row to the next: 4 past a multiple of 32, so 16 rows spread over the banks."""
+        """LDS words from one activation row to the next: 4 past a multiple of 32, so 16 rows spread over the
+        banks.
+        """
         return -(-(self.window // 4 + self.window // MX_GROUP) // 32) * 32 + 4
 
     def _place(self, cta: Any) -> tuple[Any, Any]:
@@ -203,46 +241,33 @@ class MxGemv(Frozen):
             return first + tile * (TILE // 2) + (lane & 7) + ((lane >> 3) & 1) * self.half
         return first + tile * TILE + (lane & 15)
 
-    def load(self, cta: Any, weight: MxWeight, first: Any, k0: Any = 0) -> list[Any]:
-        """This wave's weights of rows ``first`` .., values ``k0`` .. + window, all in flight: per turn and tile (low
-        16 bytes, high 16 bytes, code). Steps and K blocks past the window load zeros, without memory traffic."""
+    def load(self, cta: Any, weight: MxWeight, first: Any, k0: Any = 0, wanted: Any = None) -> list[Any]:
+        """This wave's weights of rows ``first`` .., values ``k0`` .. + window, all in flight.
+
+        Per turn and own tile: (low 16 bytes, high 16 bytes, code). Steps and K blocks past the window, and everything
+        where the wave-uniform ``wanted`` does not hold, are zeros without memory traffic.
+        """
         lane, j = cta.lane, cta.lane >> 4
         group, part = self._place(cta)
         rows = [self._row(first, group * self.own_tiles + t, lane) for t in range(self.own_tiles)]
-        offsets = [weight.lane(row, j) for row in rows]
-        code_rows = [(row >> 5) * (weight.k // MX_GROUP) + j for row in rows]
-        high = weight.along(64)
+        values = [weight.lane(row, j) for row in rows]
+        codes = [(row >> 5) * (weight.k // MX_GROUP) + j for row in rows]
         out: list[Any] = []
         for turn in range(self.rounds):
             step = part + self.own_waves * turn
-            base = weight.values + fx.Int64(weight.along(k0 + step * STEP))
-            codes = weight.codes + fx.Int64(k0 // MX_GROUP + step * (STEP // MX_GROUP))
             live = self._live(step, j) if self._ragged(turn) else None
+            value_base = _Base(weight.values + fx.Int64(weight.along(k0 + step * STEP)), live, wanted)
+            code_base = _Base(weight.codes + fx.Int64(k0 // MX_GROUP + step * (STEP // MX_GROUP)), live, wanted)
             for t in range(self.own_tiles):
-                if live is None:
-                    low_words = gload(base, offsets[t], fx.Int32, 4, stream=True)
-                    high_words = gload(base + fx.Int64(high), offsets[t], fx.Int32, 4, stream=True)
-                else:
-                    words = buffer_resource(base, fx.Int64(_OUTSIDE))
-                    low_at, high_at = (live[h].select(offsets[t] + h * high, fx.Int32(_OUTSIDE)) for h in (0, 1))
-                    low_words = buffer_load(words, low_at, 4, fx.Int32, STREAM)
-                    high_words = buffer_load(words, high_at, 4, fx.Int32, STREAM)
-                if t % 2 and self.tiles % 2 == 0:
-                    code = out[-1][2]  # an even tile and the next one lie in one block of 32 rows
-                elif live is None:
-                    code = fx.Int32(gload(codes, code_rows[t], fx.Uint8))
-                else:
-                    at = self._block_live(step, j).select(code_rows[t], fx.Int32(_OUTSIDE))
-                    code = fx.Int32(buffer_load(buffer_resource(codes, fx.Int64(_OUTSIDE)), at, 1, fx.Uint8, 0))
-                out.append((low_words, high_words, code))
+                low, high = (value_base.words(values[t], half * weight.along(64), half) for half in (0, 1))
+                shared = t % 2 and self.own_tiles % 2 == 0  # both tiles lie in one block of 32 rows
+                out.append((low, high, out[-1][2] if shared else code_base.code(codes[t])))
         return out
 
-    def _live(self, step: Any, j: Any) -> tuple[Any, Any]:
+    def _live(self, step: Any, j: Any) -> tuple[Any, Any, Any]:
+        """Whether lane group ``j``'s low bytes, its high bytes and its K block of step ``step`` lie in the window."""
         at = step * STEP + j * 16
-        return at < self.window, at + 64 < self.window
-
-    def _block_live(self, step: Any, j: Any) -> Any:
-        return step * STEP + j * MX_GROUP < self.window
+        return at < self.window, at + 64 < self.window, at + j * 16 < self.window
 
     def put_rows(self, rows: RowsInFlight, x: Any) -> None:
         """The fetched rows into LDS rows 0 .. of ``x``; a barrier must follow."""
@@ -251,7 +276,8 @@ class MxGemv(Frozen):
             lds_store(x, rows.at(i, self.row_words), value)
 
     def contract(self, cta: Any, x: Any, rows: int, weights: list[Any], sums: Any) -> None:
-        """LDS rows 0 .. ``rows`` of ``x`` times ``weights`` -> the waves' sums [wave][own tile][lane][4]; a barrier must follow.
+        """LDS rows 0 .. ``rows`` of ``x`` times ``weights`` -> the waves' sums [wave][own tile][lane][4]; a barrier
+        must follow.
 
         K blocks past the window multiply zero weights by values of the row's start: nothing unwritten is read.
         """
@@ -261,14 +287,14 @@ class MxGemv(Frozen):
         totals = [zero_tile() for _ in range(self.own_tiles)]
         for turn in range(self.rounds):
             step = part + self.own_waves * turn
-            low_at = high_at = step * (STEP // 4) + j * 4
+            low_at = step * (STEP // 4) + j * 4
             high_at = low_at + 16
             code_at = step * (STEP // MX_GROUP) + j
             if self._ragged(turn):
-                low_live, high_live = self._live(step, j)
+                low_live, high_live, code_live = self._live(step, j)
                 low_at = low_live.select(low_at, fx.Int32(0))
                 high_at = high_live.select(high_at, fx.Int32(0))
-                code_at = self._block_live(step, j).select(code_at, fx.Int32(0))
+                code_at = code_live.select(code_at, fx.Int32(0))
             low, high = lds_load(x, row + low_at, 4), lds_load(x, row + high_at, 4)
             code = lds_load(x, row + (code_at + self.window // 4))
             b = _operand(low, high)
@@ -279,7 +305,9 @@ class MxGemv(Frozen):
             lds_store(sums, ((cta.wave * self.own_tiles + t) * 64 + cta.lane) * 4, total)
 
     def total(self, sums: Any, tile: Any, quad: Any, row: Any) -> list[Any]:
-        """Weight rows 4 quad .. + 4 of row tile ``tile`` times activation row ``row``: the waves' sums added in wave order."""
+        """Weight rows 4 quad .. + 4 of row tile ``tile`` times activation row ``row``: the waves' sums added in wave
+        order.
+        """
         group, own = (0, tile) if self.groups == 1 else divide(tile, self.own_tiles)
         at = ((group * (self.own_waves * self.own_tiles) + own) * 64 + quad * TILE + row) * 4
         got = [lds_load(sums, at + w * (self.own_tiles * 256), 4, fx.Float32) for w in range(self.own_waves)]

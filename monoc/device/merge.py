@@ -22,7 +22,9 @@ LOG2E = 1.4426950408889634
 
 @dataclass(frozen=True)
 class HeadLanes(Frozen):
-    """A head of ``head`` values, ``per`` consecutive ones a lane (at least four); lanes past the head repeat its last."""
+    """A head of ``head`` values, ``per`` consecutive ones a lane (at least four); lanes past the head repeat its
+    last.
+    """
 
     heads: int
     head: int
@@ -45,7 +47,9 @@ class HeadLanes(Frozen):
 def _merge_pass(
     region: Any, shape: HeadLanes, lane: Any, first: Any, head: Any, base: Any, chunks: Any, batch: int, state: Any
 ) -> Any:
-    """``state`` = (maximum, denominator, values) with chunks ``base`` .. + ``batch`` added: all of them loaded together."""
+    """``state`` = (maximum, denominator, values) with chunks ``base`` .. + ``batch`` added: all of them loaded
+    together.
+    """
     unit = shape.heads * (shape.head // 2 + 2)
     words = shape.per // 2
     wanted = []
@@ -79,10 +83,11 @@ def _merge_pass(
 def merge_chunks(
     region: Any, shape: HeadLanes, lane: Any, first: Any, head: Any, chunks: Any, batch: int, sink: Any
 ) -> Any:
-    """bf16-rounded values of head ``head`` over chunks ``first`` .. + ``chunks`` of ``region``, its sink in the denominator.
+    """bf16-rounded values of head ``head`` over chunks ``first`` .. + ``chunks`` of ``region``, its sink in the
+    denominator.
 
-    ``sink``: base-2 logit (an infinite one counts as the largest finite). No chunks: zeros. The chunks come ``batch`` at a
-    time (those past the last repeat it with weight 0).
+    ``sink``: base-2 logit (an infinite one counts as the largest finite). No chunks: zeros. The chunks come ``batch``
+    at a time (those past the last repeat it with weight 0).
     """
     top = fx.max(fx.min(sink, fx.Float32(-LEAST)), fx.Float32(LEAST))
     total = fx.Float32(1.0)
@@ -94,8 +99,12 @@ def merge_chunks(
 
 
 @flyc.jit
-def put_head(region: Any, shape: HeadLanes, lane: Any, row: Any, head: Any, values: Any, angles: Any, code: Any) -> None:
-    """``values`` turned back by ``angles`` where they are the head's last, as MXFP8 into row ``row`` of ``region``."""
+def put_head(
+    region: Any, shape: HeadLanes, lane: Any, row: Any, head: Any, values: Any, angles: Any, code: Any
+) -> None:
+    """``values`` turned back by ``angles`` where they are the head's last, as MXFP8 into row ``row`` of
+    ``region``.
+    """
     turned = shape.first(lane) >= shape.head - shape.rope
     back = unrotate(values, *angles)
     y = [fx.Float32(turned.select(back[e], values[e])) for e in range(shape.per)]

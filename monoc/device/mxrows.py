@@ -1,7 +1,7 @@
 """MXFP8 rows in a region: how every stage that writes or reads quantised activations lays them out.
 
-Row t holds ``k`` e4m3 values (four a word) and then their ``k / 32`` E8M0 codes (one a word), padded to a multiple of four
-words so that a row starts on 16 bytes.
+Row t holds ``k`` e4m3 values (four a word) and then their ``k / 32`` E8M0 codes (one a word), padded to a multiple of
+four words so that a row starts on 16 bytes.
 """
 
 from __future__ import annotations
@@ -50,6 +50,8 @@ class MxRows(Frozen):
 
 
 def mx_words(values: list[Any], inverse: Any) -> list[fx.Int32]:
-    """f32 ``values`` (a multiple of four) times ``inverse`` (2^(127 - code)), clamped to +-448, as e4m3, four a word."""
+    """f32 ``values`` (a multiple of four) times ``inverse`` (2^(127 - code)), clamped to +-448, as e4m3, four a
+    word.
+    """
     q = [clamp_e4m3(v * inverse) for v in values]
     return [e4m3_pack(*q[i : i + 4]) for i in range(0, len(q), 4)]

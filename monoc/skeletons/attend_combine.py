@@ -21,10 +21,11 @@ __all__ = ["AttendCombineParams"]
 class AttendCombineParams:
     """Task i: token ``i mod tokens``, heads ``task_heads * (i // tokens)`` .., a wave a head; unit i of ``out``.
 
-    ``region``: what :class:`~monoc.skeletons.attend_split.AttendSplitParams` with the same ``keys``, ``chunk``, ``heads`` and
-    ``head`` wrote. ``out``: MXFP8 rows of ``heads * head`` values. ``sink``: f32 [heads], a natural-log logit; ``table`` f32
-    [positions, rope]; ``positions`` i64 [tokens]. ``task_heads``: at most the CTA's waves, divides ``heads``. ``head``: a
-    multiple of 64, a power of two of at least 4 values a lane. A token without keys gives zeros.
+    ``region``: what :class:`~monoc.skeletons.attend_split.AttendSplitParams` with the same ``keys``, ``chunk``,
+    ``heads`` and ``head`` wrote. ``out``: MXFP8 rows of ``heads * head`` values. ``sink``: f32 [heads], a natural-log
+    logit; ``table`` f32 [positions, rope]; ``positions`` i64 [tokens]. ``task_heads``: at most the CTA's waves,
+    divides ``heads``. ``head``: a multiple of 64, a power of two of at least 4 values a lane. A token without keys
+    gives zeros.
     """
 
     stage: str
@@ -68,9 +69,7 @@ class AttendCombineParams:
         return StageShape(
             tasks=tasks,
             reads=(
-                RegionRead(
-                    self.region, Units(formula(f"{token} * {self.chunks}", task=True), formula(self.chunks))
-                ),
+                RegionRead(self.region, Units(formula(f"{token} * {self.chunks}", task=True), formula(self.chunks))),
                 RegionRead(self.keys.region, Units(formula(token, task=True))),
             ),
             writes=(

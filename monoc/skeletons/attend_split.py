@@ -1,8 +1,9 @@
 """Flash-decoding: one chunk of one token's keys against every head of the rank (``monoc/device/attention.py``).
 
-Scores are base-2 logits; a chunk's result is the unnormalised sum of bf16 probabilities times values, rounded to bf16, and
-per head the maximum logit and the sum of the unrounded probabilities. Orders of the sums: a score's over a record's values
-in blocks of 64 as loaded; the probabilities' within 16 keys, then key tiles in order; the values' over 32 keys an MFMA in order.
+Scores are base-2 logits; a chunk's result is the unnormalised sum of bf16 probabilities times values, rounded to
+bf16, and per head the maximum logit and the sum of the unrounded probabilities. Orders of the sums: a score's over a
+record's values in blocks of 64 as loaded; the probabilities' within 16 keys, then key tiles in order; the values'
+over 32 keys an MFMA in order.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ _TOKEN = Units(Formula("i"))
 
 @dataclass(frozen=True)
 class Cache:
-    """A paged key cache: names of the arguments for its address, records a block and bytes from a block to the next."""
+    """A paged key cache: names of the arguments for its address, records a block and bytes from a block to the
+    next.
+    """
 
     base: str
     block: str
@@ -33,8 +36,9 @@ class Cache:
 
 @dataclass(frozen=True)
 class KeyTable:
-    """``region``: [token][``width``] entries (a slot, bit 31: of the compressed cache; -1: none), then at word ``counts``
-    one key count a token. Unit t: token t's. ``full``: entries past the count are written too (and may be anything)."""
+    """``region``: [token][``width``] entries (a slot, bit 31: of the compressed cache; -1: none), then at word
+    ``counts`` one key count a token. Unit t: token t's. ``full``: entries past the count are written too (and may be
+    anything)."""
 
     region: str
     width: str
@@ -49,12 +53,14 @@ def chunk_words(heads: str, head: str) -> str:
 
 @dataclass(frozen=True)
 class AttendSplitParams:
-    """Task i: chunk ``i mod chunks`` of token ``i // chunks``, chunks = cdiv(width, chunk), a unit of ``region`` each.
+    """Task i: chunk ``i mod chunks`` of token ``i // chunks``, chunks = cdiv(width, chunk), a unit of ``region``
+    each.
 
-    ``query``: bf16 pairs [token][heads * head / 2], ``query_units`` what a task waits for. ``chunk`` keys a task: 16 times a
-    divisor of the CTA's waves, a multiple of 32. ``head - rope`` is a multiple of 64 (at most 8 blocks), ``rope`` of 32.
-    ``score``: slot of one input, the dot product, giving the base-2 logit. ``with_compressed``: whether entries may name the
-    compressed cache (a formula). A chunk past a token's keys writes and announces nothing.
+    ``query``: bf16 pairs [token][heads * head / 2], ``query_units`` what a task waits for. ``chunk`` keys a task: 16
+    times a divisor of the CTA's waves, a multiple of 32. ``head - rope`` is a multiple of 64 (at most 8 blocks),
+    ``rope`` of 32. ``score``: slot of one input, the dot product, giving the base-2 logit. ``with_compressed``:
+    whether entries may name the compressed cache (a formula). A chunk past a token's keys writes and announces
+    nothing.
     """
 
     stage: str

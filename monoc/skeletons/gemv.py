@@ -1,8 +1,9 @@
 """Dense quantised linear of decode rows: e4m3 weights with 32x32 E8M0 blocks against MXFP8 rows, one epilogue.
 
-A task owns ``tiles`` row tiles of 16 weight rows and one of ``parts`` windows of K; it streams its weights once and passes token
-tiles of up to ``tile_tokens`` rows under them (``monoc/device/gemv.py`` has the layouts and the summation order:
-a wave sums its 128-steps in increasing K on the MFMA accumulator, waves are added in wave order, parts are the reader's).
+A task owns ``tiles`` row tiles of 16 weight rows and one of ``parts`` windows of K; it streams its weights once and
+passes token tiles of up to ``tile_tokens`` rows under them (``monoc/device/gemv.py`` has the layouts and the
+summation order: a wave sums its 128-steps in increasing K on the MFMA accumulator, waves are added in wave order,
+parts are the reader's).
 """
 
 from __future__ import annotations
@@ -15,17 +16,20 @@ from monoc.schedule.model import ONE, Form, LdsMember, RegionRead, RegionWrite, 
 from monoc.skeletons.base import TensorArg
 from monoc.skeletons.mxrows import mx_row_words
 
-__all__ = ["GemvParams", "Partials", "Push", "Rope", "Rows", "MxOut", "Source"]
+__all__ = ["GemvParams", "MxOut", "Partials", "Push", "Rope", "Rows", "Source"]
 
+_OWN = Units(Formula("i"))
 _ALL = Units(Formula("0"), Formula("b.tokens"))
 
 
 @dataclass(frozen=True)
 class Source:
-    """Activations: rows of ``k`` values of ``region``, of which a task takes its window from value ``offset`` (a formula in i).
+    """Activations: rows of ``k`` values of ``region``, of which a task takes its window from value ``offset`` (a
+    formula in i).
 
-    ``quantised``: an MXFP8 region (``monoc/device/mxrows.py``); else bf16 pairs [token][k / 2], quantised in the CTA with the
-    device function ``code`` (``mx_code``: rule V, ``mx_code_floor``: rule M). ``units``: what a task waits for (stride 1).
+    ``quantised``: an MXFP8 region (``monoc/device/mxrows.py``); else bf16 pairs [token][k / 2], quantised in the CTA
+    with the device function ``code`` (``mx_code``: rule V, ``mx_code_floor``: rule M). ``units``: what a task waits
+    for (stride 1).
     """
 
     region: str
@@ -38,7 +42,9 @@ class Source:
 
 @dataclass(frozen=True)
 class Rope:
-    """GPT-J rotation of the last ``rope`` rows of every ``head`` rows: table f32 [positions, rope], i64 positions [tokens]."""
+    """GPT-J rotation of the last ``rope`` rows of every ``head`` rows: table f32 [positions, rope], i64 positions
+    [tokens].
+    """
 
     table: str
     positions: str
@@ -75,7 +81,8 @@ class MxOut:
 
 @dataclass(frozen=True)
 class Push:
-    """bf16 (plus ``addend``, bf16 pairs [token][rows / 2], rounded again) -> every rank's ``region`` [rank][token][rows / 2].
+    """bf16 (plus ``addend``, bf16 pairs [token][rows / 2], rounded again) -> every rank's ``region``
+    [rank][token][rows / 2].
 
     ``rank``: this rank's number (a scalar argument); ``addend_units``: what a task waits for; unit i: task i's.
     """
@@ -83,7 +90,7 @@ class Push:
     region: str
     rank: str
     addend: str = ""
-    addend_units: Units = Units(Formula("i"))
+    addend_units: Units = _OWN
     kind: str = "push"
 
 
@@ -91,11 +98,12 @@ class Push:
 class GemvParams:
     """``out[t, n] = epilogue(sum over k of x8[t, k] * weight[n, k])``, n over ``rows``, k over ``k``.
 
-    ``weight`` e4m3 [rows, k], ``scale`` E8M0 [rows / 32, k / 32] (u8); ``shuffled``: (16, 16)-shuffled bytes; ``pitch``: bytes
-    from a row to the next ("" for k: no padding). ``k`` and its windows (k / parts) are multiples of 32; rows of 16 * tiles.
-    ``activation`` (inputs gate, up): ``weight`` holds rows / 2 gate rows, then as many up rows; both sums are rounded to bf16
-    and outputs are its rounded results, rows / 2 of them, 8 a tile. ``wave_groups``: groups the waves split into over the tiles
-    (divides ``tiles`` and the waves). ``counts_by``: 0, or the rows of one output group, each with its own activation offset.
+    ``weight`` e4m3 [rows, k], ``scale`` E8M0 [rows / 32, k / 32] (u8); ``shuffled``: (16, 16)-shuffled bytes;
+    ``pitch``: bytes from a row to the next ("" for k: no padding). ``k`` and its windows (k / parts) are multiples of
+    32; rows of 16 * tiles. ``activation`` (inputs gate, up): ``weight`` holds rows / 2 gate rows, then as many up
+    rows; both sums are rounded to bf16 and outputs are its rounded results, rows / 2 of them, 8 a tile.
+    ``wave_groups``: groups the waves split into over the tiles (divides ``tiles`` and the waves). ``rows_ahead``:
+    whether a token tile's rows are requested before the previous tile's MFMAs (a formula; costs their registers).
     """
 
     stage: str
@@ -113,6 +121,7 @@ class GemvParams:
     activation: Slot | None = None
     tokens: str = "b.tokens"
     tile_tokens: int = 16
+    rows_ahead: str = "True"
     threads: str = "THREADS"
     template: str = "gemv"
 
@@ -206,7 +215,7 @@ class GemvParams:
             )
         if isinstance(self.epilogue, MxOut) and self.task_outputs % 32:
             raise ValueError(
-                f"stage {self.stage}: {self.task_outputs} outputs a task do not fill MXFP8 groups of 32; use more row tiles"
+                f"stage {self.stage}: {self.task_outputs} outputs a task do not fill MXFP8 groups of 32; take more tiles"
             )
         if isinstance(self.epilogue, Partials) and self.activation:
             raise ValueError(f"stage {self.stage}: an activation needs whole sums, not partials")
