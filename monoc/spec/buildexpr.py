@@ -16,6 +16,7 @@ from monoc.expr.ir import Span
 __all__ = [
     "TRUE",
     "BinOp",
+    "BuildAny",
     "BuildBinary",
     "BuildCall",
     "BuildExpr",
@@ -122,6 +123,17 @@ class BuildInt(BuildExpr):
 
     def _print(self, name: Callable[[str], str], python: bool) -> tuple[str, int]:
         return str(self.value), 9 if self.value >= 0 else 7
+
+
+@dataclass(frozen=True)
+class BuildAny(BuildExpr):
+    """A size only the host knows (``*``): it has no value here, and equals no other."""
+
+    def evaluate(self, env: Mapping[str, BuildValue]) -> int:
+        raise KeyError("*")
+
+    def _print(self, name: Callable[[str], str], python: bool) -> tuple[str, int]:
+        return "*", 9
 
 
 @dataclass(frozen=True)

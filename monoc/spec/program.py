@@ -365,11 +365,10 @@ class WeightClass:
 
 @dataclass(frozen=True)
 class RunnerOption:
-    """A constructor keyword of the runner: sets build parameter or schedule knob ``sets``; its default."""
+    """A constructor keyword of the runner: fixes the build parameter ``sets`` (default: the first variant's value)."""
 
     name: str
     sets: str
-    default: int
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,498 @@
+"""Resolution of a program text: definitions inlined, tensor expressions flattened, every statement typed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+from monoc.diagnostics import Code, Diagnostics, Note, quoted, suggestion
+from monoc.expr.ir import Access, DType, Expr, Round, Span
+from monoc.spec.ast import (
+    AssignStatement,
+    Axis,
+    Call,
+    Def,
+    EffectStatement,
+    FnDef,
+    Ident,
+    Index,
+    IndexStatement,
+    Name,
+    Node,
+    Number,
+    Op,
+    Return,
+    StatementNode,
+)
+from monoc.spec.buildexpr import BuildExpr, conjunction, negation
+from monoc.spec.builds import Samples
+from monoc.spec.calls import OpCaller
+from monoc.spec.names import NameKind, Names
+from monoc.spec.oprules import UntypedError
+from monoc.spec.optable import OPS
+from monoc.spec.program import MapStatement, Statement, ValueType
+from monoc.spec.scalars import SCALAR_FUNCTIONS, IndexScope, Scalars, UnloweredError
+from monoc.spec.scope import Scope, Values
+from monoc.spec.sharding import map_sharding
+
+__all__ = ["Resolver"]
+
+_AXES = {1: ("t",), 2: ("t", "c"), 3: ("t", "j", "c")}  # index variables of a tensor expression, by rank
+
+
+@dataclass
+class Resolver:
+    """Resolves the statements of one entry's launches into ``statements``."""
+
+    names: Names
+    fns: Mapping[str, FnDef]
+    defs: Mapping[str, Def]
+    samples: Samples
+    diagnostics: Diagnostics
+    values: Values
+    statements: list[Statement] = field(default_factory=list)
+    _calling: list[str] = field(default_factory=list)
+    _instances: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.scalars = Scalars(self.names, self.fns, self.samples, self.diagnostics)
+        self.caller = OpCaller(self.names, self.scalars, self.samples, self.diagnostics, self.values)
+
+    # ---- statements
+
+    def run(self, body: tuple[StatementNode, ...], scope: Scope) -> None:
+        """Resolve the statements of a launch or definition; faulty ones are reported, their results untyped."""
+        for node in body:
+            match node:
+                case IndexStatement():
+                    self._alternatives(node, scope, self._index_statement)
+                case AssignStatement():
+                    self._alternatives(node, scope, self._assign)
+                case EffectStatement():
+                    self._effect(node, scope)
+                case Return() if not scope.path:
+                    self._error(
+                        Code.SYNTAX, "`return` outside a definition", node.span, "entries name their outputs after `->`"
+                    )
+
+    def _alternatives(self, node, scope, resolve) -> None:  # type: ignore[no-untyped-def]
+        """``x = a when g else b`` is two statements under ``g`` and ``not g``."""
+        guard = scope.guard
+        if node.guard is not None:
+            own = self.names.build_expr(node.guard, "a guard")
+            if own is None:
+                return
+            guard = conjunction(scope.guard, own)
+            self._check_guard(guard, node.guard.span)
+            if node.otherwise is not None:
+                other = conjunction(scope.guard, negation(own))
+                self._check_guard(other, node.guard.span)
+                resolve(node, node.value, scope, guard)
+                resolve(node, node.otherwise, scope, other)
+                return
+        resolve(node, node.value, scope, guard)
+
+    def _check_guard(self, guard: BuildExpr, span: Span) -> None:
+        if not self.samples.mask(guard):
+            self._error(Code.GUARD, f"`{guard}` holds in no build", span, "correct the guard or remove the statement")
+
+    def _target(self, ident: Ident, scope: Scope) -> str:
+        """The full name a statement assigns; reports a name that is taken by something else."""
+        declared = self.names.table.get(ident.name)
+        if ident.name in scope.outputs:
+            pass
+        elif declared is not None and not (declared.kind is NameKind.TENSOR and self._is_output(ident.name)):
+            self._error(
+                Code.DUPLICATE_NAME, f"`{ident.name}` is a {declared.kind}; it cannot be assigned", ident.span,
+                "choose another name", Note(f"the {declared.kind} is declared", declared.span),
+            )  # fmt: skip
+        elif ident.name in SCALAR_FUNCTIONS or ident.name in OPS:
+            self._error(Code.DUPLICATE_NAME, f"`{ident.name}` is an operation", ident.span, "choose another name")
+        else:
+            self._valid(ident)
+        self.names.use(ident.name)
+        full = scope.full(ident.name)
+        scope.bindings[ident.name] = full
+        return full
+
+    def _is_output(self, name: str) -> bool:
+        return self.values.tensors[name].role == "output" if name in self.values.tensors else False
+
+    def _valid(self, ident: Ident) -> None:
+        from monoc.spec.syntax import name_problem
+
+        problem = name_problem(ident.name)
+        if problem is not None:
+            self._error(Code.BAD_NAME, f"{quoted(ident.name)} cannot name a value", ident.span, problem)
+
+    def _index_statement(self, node: IndexStatement, value: Node, scope: Scope, guard: BuildExpr) -> None:
+        full = self._target(node.target, replace(scope, bindings=dict(scope.bindings)))
+        self._map(full, node.target.name, node.axes, value, scope, guard, node.span)
+        scope.bindings[node.target.name] = full
+
+    def _map(
+        self, full: str, local: str, axes: tuple[Axis, ...], value: Node, scope: Scope, guard: BuildExpr, span: Span
+    ) -> ValueType | None:
+        """Emit ``full[axes] = value``; its type, None if it is faulty."""
+
+        def lookup(name: str, at: Span) -> tuple[str, ValueType]:
+            got = self.values.resolve(name, at, scope)
+            if isinstance(got, Fraction):
+                self._error(Code.INDEX, f"`{name}` is a constant here", at, "use it without an index")
+                raise UnloweredError
+            return got, self.values.read(got, name, guard, at)
+
+        type_: ValueType | None = None
+        indices = IndexScope()
+        try:
+            index = self.scalars.declare(axes, indices)
+            self.scalars.learn(value, indices, lookup)
+            params = {n: v for n, v in scope.bindings.items() if isinstance(v, Fraction)}
+            lowered = self.scalars.lower(_bind_constants(value, params), indices, lookup)
+            expr = self.scalars.expr(lowered, value.span)
+            extents: list[tuple[str, BuildExpr]] = []
+            for name, size in indices.extents.items():
+                if size is None:
+                    self._error(
+                        Code.INDEX,
+                        f"nothing tells the range of index `{name}`",
+                        span,
+                        f"give it where it is declared: `{name}: n`",
+                    )
+                    raise UnloweredError
+                extents.append((name, size))
+            shape = tuple(dict(extents)[v] for v in index)
+            shown = {v: n for n, v in scope.bindings.items() if isinstance(v, str)}
+            sharding = map_sharding(expr, index, self._type_of, shown, self.diagnostics, span)
+            if sharding is not None:
+                type_ = ValueType(self._dtype(expr), shape, sharding)
+            origin = f"{scope.origin}.{local}" if scope.origin else local
+            self.statements.append(MapStatement(full, index, expr, tuple(extents), guard, scope.path, origin, span))
+        except (UnloweredError, UntypedError):
+            pass
+        self.values.define(full, type_, guard, span)
+        return type_
+
+    def _type_of(self, full: str) -> ValueType:
+        from monoc.spec.scope import tensor_type
+
+        value = self.values.table.get(full)
+        got = value.type if value is not None else tensor_type(self.values.tensors[full])
+        if got is None:
+            raise UntypedError
+        return got
+
+    def _dtype(self, expr: Expr) -> DType:
+        match expr:
+            case Round():
+                return expr.dtype
+            case Access():
+                return self._type_of(expr.tensor).dtype
+        return DType.F32
+
+    # ---- tensor expressions
+
+    def _assign(self, node: AssignStatement, value: Node, scope: Scope, guard: BuildExpr) -> None:
+        reads = replace(scope, bindings=dict(scope.bindings))  # right-hand sides see the names before
+        targets = [self._target(t, scope) for t in node.targets]
+        if isinstance(value, Call) and (value.function.name in self.defs or value.function.name in OPS):
+            self._call(value, targets, node.targets[0].name, reads, guard, node.label)
+            return
+        if node.label is not None:
+            self._error(Code.ARGUMENTS, "`as` names a call of a definition", node.label.span, "remove it")
+        if len(targets) != 1:
+            self._error(
+                Code.RESULTS, f"{len(targets)} names for one value", node.span, "only calls have several results"
+            )
+            for t, ident in zip(targets, node.targets, strict=True):
+                self.values.define(t, None, guard, ident.span)
+            return
+        self._tensor(value, targets[0], node.targets[0].name, reads, guard)
+
+    def _effect(self, node: EffectStatement, scope: Scope) -> None:
+        guard = scope.guard
+        if node.guard is not None:
+            own = self.names.build_expr(node.guard, "a guard")
+            if own is None:
+                return
+            guard = conjunction(guard, own)
+            self._check_guard(guard, node.guard.span)
+        assert isinstance(node.call, Call)
+        self._call(node.call, [], node.call.function.name, scope, guard, None)
+
+    def _tensor(self, node: Node, full: str, hint: str, scope: Scope, guard: BuildExpr) -> None:
+        """Emit statements that give ``full`` the value of the tensor expression ``node``."""
+        if isinstance(node, Op) and node.op == "@":
+            call = Call(node.span, Ident("linear", node.span), node.args, ())
+            self._call(call, [full], hint, scope, guard, None)
+            return
+        if isinstance(node, Call) and (node.function.name in OPS or node.function.name in self.defs):
+            self._call(node, [full], hint, scope, guard, None)
+            return
+        inner = replace(scope, bindings=dict(scope.bindings))
+        leaves: list[tuple[str, Span]] = []
+        try:
+            element = self._elementwise(node, hint, inner, guard, leaves)
+            if not leaves:
+                self._error(
+                    Code.EXPRESSION, "this is a constant, not a tensor", node.span, "give it an index: `x[t] = ...`"
+                )
+                raise UntypedError
+            ranks = {len(self._type_of(f).shape) for f, _ in leaves}
+        except (UntypedError, UnloweredError):
+            self.values.define(full, None, guard, node.span)
+            return
+        rank = ranks.pop()
+        if ranks or rank not in _AXES:
+            self._error(
+                Code.RANK, "tensors of different numbers of axes in one expression", node.span, "write it with indices"
+            )
+            self.values.define(full, None, guard, node.span)
+            return
+        axes = tuple(Axis(Ident(v, node.span), None) for v in _AXES[rank])
+        terms = tuple(Name(node.span, v) for v in _AXES[rank])
+        self._map(full, hint, axes, _fill(element, terms), inner, guard, node.span)
+
+    def _elementwise(
+        self, node: Node, hint: str, scope: Scope, guard: BuildExpr, leaves: list[tuple[str, Span]]
+    ) -> Node:
+        """``node`` with its tensors as accesses without indices; operations inside get a value of their own."""
+        match node:
+            case Number():
+                return node
+            case Name():
+                bound = scope.bindings.get(node.name)
+                declared = self.names.table.get(node.name)
+                number = (
+                    bound is None and declared is not None and declared.kind not in (NameKind.TENSOR, NameKind.SCALE)
+                )
+                if isinstance(bound, Fraction) or number:
+                    return node
+                full = self.values.resolve(node.name, node.span, scope)
+                assert isinstance(full, str)
+                leaves.append((full, node.span))
+                self.values.read(full, node.name, guard, node.span)
+                return Index(node.span, Ident(node.name, node.span), ())
+            case Op() if node.op != "@":
+                return replace(node, args=tuple(self._elementwise(a, hint, scope, guard, leaves) for a in node.args))
+            case Call() if node.function.name not in OPS and node.function.name not in self.defs:
+                args = tuple(self._elementwise(a, hint, scope, guard, leaves) for a in node.args)
+                return replace(node, args=args)
+            case Op() | Call():
+                name = self._hoist(node, hint, scope, guard)
+                full = str(scope.bindings[name])
+                leaves.append((full, node.span))
+                self._type_of(full)
+                return Index(node.span, Ident(name, node.span), ())
+            case _:
+                self._error(Code.EXPRESSION, "not part of a tensor expression", node.span, "write it with indices")
+                raise UntypedError
+
+    def _hoist(self, node: Node, hint: str, scope: Scope, guard: BuildExpr) -> str:
+        """Give the operation ``node`` a value of its own; its local name, bound in ``scope``."""
+        what = node.function.name if isinstance(node, Call) else "linear"
+        base = name = f"{hint}_{what}"
+        n = 2
+        while scope.full(name) in self.values.table and (
+            self.values.table[scope.full(name)].defined & self.samples.mask(guard)
+        ):
+            name, n = f"{base}_{n}", n + 1
+        full = scope.full(name)
+        self._tensor(node, full, name, scope, guard)
+        scope.bindings[name] = full
+        return name
+
+    # ---- calls
+
+    def _call(
+        self, node: Call, targets: list[str], hint: str, scope: Scope, guard: BuildExpr, label: Ident | None
+    ) -> None:
+        name = node.function.name
+        if name in self.defs:
+            self._inline(node, self.defs[name], targets, hint, scope, guard, label)
+            return
+        if name not in OPS:
+            known = [*OPS, *self.defs]
+            self._error(
+                Code.UNKNOWN_FUNCTION, f"unknown operation {quoted(name)}", node.function.span, suggestion(name, known)
+            )
+            types: tuple[ValueType | None, ...] = (None,) * len(targets)
+        else:
+            inner = replace(scope, bindings=dict(scope.bindings))
+            statement, types = self.caller.call(node, targets, hint, inner, guard, self._argument)
+            if statement is not None:
+                self.statements.append(statement)
+        for target, type_ in zip(targets, types, strict=True):
+            self.values.define(target, type_, guard, node.span)
+
+    def _argument(self, node: Node, hint: str, scope: Scope, guard: BuildExpr, optional: bool) -> tuple[str, ValueType]:
+        """The value passed for an operand. Raises :class:`UntypedError`."""
+        if isinstance(node, Name):
+            full = self.values.resolve(node.name, node.span, scope)
+            if isinstance(full, Fraction):
+                self._error(Code.ARGUMENTS, f"`{node.name}` is a constant, not a tensor", node.span, None)
+                raise UntypedError
+            return full, self.values.read(full, node.name, guard, node.span, optional=optional)
+        if isinstance(node, Number):
+            self._error(Code.ARGUMENTS, "a number, where a tensor goes", node.span, None)
+            raise UntypedError
+        if isinstance(node, Call) and node.function.name not in OPS and node.function.name not in self.defs:
+            base = f"{hint}_{node.function.name}"
+        else:
+            base = hint
+        if isinstance(node, (Op, Call)) and (
+            (isinstance(node, Op) and node.op == "@") or (isinstance(node, Call) and base == hint)
+        ):
+            name = self._hoist(node, hint, scope, guard)
+        else:
+            name = self._free(base if base != hint else f"{hint}_x", scope, guard)
+            self._tensor(node, scope.full(name), name, scope, guard)
+            scope.bindings[name] = scope.full(name)
+        full = str(scope.bindings[name])
+        return full, self.values.read(full, name, guard, node.span)
+
+    def _free(self, base: str, scope: Scope, guard: BuildExpr) -> str:
+        name, n = base, 2
+        while (old := self.values.table.get(scope.full(name))) and old.defined & self.samples.mask(guard):
+            name, n = f"{base}_{n}", n + 1
+        return name
+
+    def _inline(
+        self,
+        node: Call,
+        called: Def,
+        targets: list[str],
+        hint: str,
+        scope: Scope,
+        guard: BuildExpr,
+        label: Ident | None,
+    ) -> None:
+        name = called.name.name
+        self.names.use(name)
+        defined = Note("it is defined", called.name.span)
+
+        def give_up() -> None:
+            for t in targets:
+                self.values.define(t, None, guard, node.span)
+
+        if name in self._calling:
+            self._error(Code.RECURSION, f"definition `{name}` calls itself", node.span, "write it out", defined)
+            return give_up()
+        if node.keywords or len(node.args) != len(called.params):
+            self._error(
+                Code.ARGUMENTS, f"`{name}` takes {len(called.params)} arguments, {len(node.args) + len(node.keywords)} given",
+                node.span, None, defined,
+            )  # fmt: skip
+            return give_up()
+        returned = called.body[-1].values if called.body and isinstance(called.body[-1], Return) else ()
+        if len(returned) != len(targets):
+            self._error(
+                Code.RESULTS,
+                f"`{name}` returns {len(returned)} values, {len(targets)} are named",
+                node.span,
+                None,
+                defined,
+            )
+            return give_up()
+        path = self._instance(label, name if len(targets) > 1 else f"{hint}_{name}", scope)
+        inner = Scope(path, name, guard)
+        reads = replace(scope, bindings=dict(scope.bindings))
+        for param, arg in zip(called.params, node.args, strict=True):
+            try:
+                inner.bindings[param.name.name] = self._bind(param.name.name, param.axes, arg, hint, reads, guard)
+            except UntypedError:
+                return give_up()
+        assigned = {t.name for s in called.body for t in _targets(s)}
+        for value, target in zip(returned, targets, strict=True):
+            if isinstance(value, Name) and value.name in assigned and value.name not in inner.outputs:
+                inner.outputs[value.name] = target
+        self._calling.append(name)
+        try:
+            self.run(called.body, inner)
+        finally:
+            self._calling.pop()
+        for value, target in zip(returned, targets, strict=True):
+            if not (isinstance(value, Name) and inner.outputs.get(value.name) == target):
+                self._tensor(value, target, target.rsplit(".", 1)[-1], inner, guard)
+
+    def _bind(
+        self, param: str, axes: tuple[Axis, ...] | None, arg: Node, hint: str, scope: Scope, guard: BuildExpr
+    ) -> str | Fraction:
+        """What a definition's parameter stands for: a value's full name or a constant."""
+        if isinstance(arg, Number):
+            return arg.value
+        if isinstance(arg, Name):
+            declared = self.names.table.get(arg.name)
+            if arg.name not in scope.bindings and declared is not None and declared.kind is NameKind.CONSTANT:
+                declared.used = True
+                assert declared.value is not None
+                return declared.value
+            full = self.values.resolve(arg.name, arg.span, scope)
+            if isinstance(full, Fraction) or axes is None:
+                return full
+        else:
+            full = self._argument(arg, f"{hint}_{param}", scope, guard, False)[0]
+            if axes is None:
+                return full
+        rank = len(self._type_of(full).shape)
+        if rank != len(axes):
+            self._error(Code.RANK, f"parameter `{param}` has {len(axes)} axes, {rank} are given", arg.span, None)
+            raise UntypedError
+        return full
+
+    def _instance(self, label: Ident | None, name: str, scope: Scope) -> str:
+        """A fresh instance path of a definition."""
+        if label is not None:
+            self._valid(label)
+            name = label.name
+        path = base = f"{scope.path}.{name}" if scope.path else name
+        n = 2
+        while path in self._instances:
+            path, n = f"{base}_{n}", n + 1
+        if label is not None and path != base:
+            self._error(Code.DUPLICATE_NAME, f"two calls are named `{label.name}`", label.span, "name them apart")
+        self._instances.add(path)
+        return path
+
+    def _error(self, code: Code, message: str, span: Span, remedy: str | None, note: Note | None = None) -> None:
+        self.diagnostics.error(code, message, span, remedy, note)
+
+
+def _targets(node: StatementNode) -> tuple[Ident, ...]:
+    match node:
+        case IndexStatement():
+            return (node.target,)
+        case AssignStatement():
+            return node.targets
+    return ()
+
+
+def _fill(node: Node, terms: tuple[Name, ...]) -> Node:
+    """``node`` with every access given the indices ``terms``."""
+    match node:
+        case Index():
+            return replace(node, terms=terms)
+        case Op():
+            return replace(node, args=tuple(_fill(a, terms) for a in node.args))
+        case Call():
+            return replace(node, args=tuple(_fill(a, terms) for a in node.args))
+    return node
+
+
+def _bind_constants(node: Node, constants: Mapping[str, Fraction]) -> Node:
+    """``node`` with the names of ``constants`` (a definition's constant parameters) replaced by numbers."""
+    if not constants:
+        return node
+    match node:
+        case Name() if node.name in constants:
+            return Number(node.span, constants[node.name], str(constants[node.name]))
+        case Op():
+            return replace(node, args=tuple(_bind_constants(a, constants) for a in node.args))
+        case Call():
+            return replace(node, args=tuple(_bind_constants(a, constants) for a in node.args))
+    from monoc.spec.ast import ReduceNode
+
+    if isinstance(node, ReduceNode):
+        return replace(node, body=_bind_constants(node.body, constants))
+    return node
