@@ -21,7 +21,7 @@ def place_barriers(launch: Launch, edges: tuple[Edge, ...]) -> tuple[Barrier, ..
         needed: dict[tuple[Formula, ...], list[str]] = {}
         for edge in edges:
             conditions = _conditions(edge, guard)
-            if edge.consumer != stage.name or not conditions:
+            if edge.consumer != stage.name or not conditions or edge.producer not in position:
                 continue
             fenced = any(
                 position[edge.producer] < position[b.before] <= position[stage.name] and set(when) <= set(conditions)
@@ -42,7 +42,7 @@ def _conditions(edge: Edge, guard: dict[str, Formula]) -> tuple[Formula, ...]:
     rule = next((r for r in edge.rules if r.form is Form.BARRIER), None)
     if rule is None:
         return ()
-    parts = (rule.when, guard[edge.producer], guard[edge.consumer])
+    parts = (rule.when, guard.get(edge.producer, TRUE), guard[edge.consumer])
     return tuple(dict.fromkeys(p for p in parts if p != TRUE)) or (TRUE,)
 
 

@@ -11,13 +11,21 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from monoc.schedule.barriers import place_barriers
-from monoc.schedule.formula import Formula
+from monoc.schedule.formula import Formula, formula
 from monoc.schedule.handoff import Traffic, choose_form
 from monoc.schedule.loader import PlanModule, load_plan
-from monoc.schedule.model import TRUE, Form, FormRule, Launch, Schedule, Variant
+from monoc.schedule.model import TRUE, ZERO, Form, FormRule, Launch, Schedule, Variant
 from monoc.schedule.placement import place_stages
 from monoc.schedule.printer import print_plan
-from monoc.schedule.regions import HandOffError, collect_edges, collect_regions, share_bytes, writers
+from monoc.schedule.regions import (
+    LEAVES,
+    HandOffError,
+    carried_regions,
+    collect_edges,
+    collect_regions,
+    share_bytes,
+    writers,
+)
 from monoc.schedule.tables import LaunchTable, tabulate
 from monoc.target import Target
 
@@ -47,12 +55,15 @@ class Draft:
 def make_schedule(draft: Draft, target: Target) -> Schedule:
     """The schedule of ``draft`` on ``target``. Raises :class:`~monoc.schedule.regions.HandOffError`."""
     _check_overrides(draft)
+    carried = carried_regions(draft.launches)
+    leaving = {(source, region) for (_, region), (source, _, _) in carried.items()}
     plain = {
-        la.name: {r: (FormRule(w.default, TRUE, ""),) for r, (_, w) in writers(la).items()} for la in draft.launches
-    }
+        (la.name, r): (FormRule(w.default, TRUE, ""),) for la in draft.launches for r, (_, w) in writers(la).items()
+    } | dict.fromkeys(carried, (LEAVES,))
     plan = load_plan(print_plan(_assemble(draft, target, draft.launches, plain)))
     probes = list(_probes(plan))
-    launches, rules = [], {}
+    launches: list[Launch] = []
+    rules: dict[tuple[str, str], tuple[FormRule, ...]] = {}
     for launch in draft.launches:
         tables = [(b, tabulate(plan, b, launch.name)) for b in probes if plan.LAUNCHES[launch.name].runs(b)]
         fills = {
@@ -62,16 +73,18 @@ def make_schedule(draft: Draft, target: Target) -> Schedule:
         }
         places = {stage: cta for (where, stage), cta in draft.places.items() if where == launch.name}
         launches.append(place_stages(launch, fills, places))
-        rules[launch.name] = {
-            region: choose_form(
-                write,
-                list(_traffic(tables, region)),
-                target.costs,
-                draft.threads,
-                draft.forms.get((launch.name, region)),
+        for region, (stage, write) in writers(launch).items():
+            at = launch.name, region
+            if at in leaving and not any(r.region == region for s in launch.stages for r in s.shape.reads):
+                rules[at] = (LEAVES,)
+                continue
+            chosen = choose_form(
+                write, list(_traffic(tables, region)), target.costs, draft.threads, draft.forms.get(at)
             )
-            for region, (_, write) in writers(launch).items()
-        }
+            if at in carried:
+                chosen = (_from_before(carried[at][0], stage.guard), *chosen)
+            rules[at] = chosen
+        rules |= {at: (_from_before(source, ZERO),) for at, (source, _, _) in carried.items() if at not in rules}
     return _assemble(draft, target, tuple(launches), rules)
 
 
@@ -79,9 +92,9 @@ def _assemble(
     draft: Draft,
     target: Target,
     launches: tuple[Launch, ...],
-    rules: Mapping[str, Mapping[str, tuple[FormRule, ...]]],
+    rules: Mapping[tuple[str, str], tuple[FormRule, ...]],
 ) -> Schedule:
-    edges = {la.name: collect_edges(la, rules[la.name]) for la in launches}
+    edges = collect_edges(launches, rules)
     return Schedule(
         name=draft.name,
         target=target.name,
@@ -91,10 +104,18 @@ def _assemble(
         properties=draft.properties,
         variants=draft.variants,
         require=draft.require,
-        launches=tuple(replace(la, barriers=place_barriers(la, edges[la.name])) for la in launches),
-        regions=share_bytes(tuple(r for la in launches for r in collect_regions(la, edges[la.name]))),
-        edges=tuple(e for la in launches for e in edges[la.name]),
+        launches=tuple(
+            replace(la, barriers=place_barriers(la, tuple(e for e in edges if e.launch == la.name))) for la in launches
+        ),
+        regions=share_bytes(collect_regions(launches, edges)),
+        edges=edges,
     )
+
+
+def _from_before(source: str, own: Formula) -> FormRule:
+    """The form of a carried region where this launch's own writer (guard ``own``) does not run."""
+    when = TRUE if own == ZERO else formula(f"not ({own})")
+    return FormRule(Form.LAUNCH, when, f"launch {source} wrote it: the launch boundary published it")
 
 
 def _check_overrides(draft: Draft) -> None:

@@ -26,6 +26,7 @@ __all__ = [
     "Argument",
     "ArgumentKind",
     "Barrier",
+    "Carried",
     "Edge",
     "Field",
     "Form",
@@ -265,6 +266,15 @@ class Barrier:
 
 
 @dataclass(frozen=True)
+class Carried:
+    """Region ``region`` of launch ``source``, read in a later launch of the same step: its bytes stay, the launch
+    boundary publishes them. The later launch may have a writer of its own in the builds where the source has none."""
+
+    region: str
+    source: str
+
+
+@dataclass(frozen=True)
 class Launch:
     """A persistent launch: its stages in program order. ``tag``: the launch's tag offset t in ``2 * epoch +
     t``.
@@ -279,6 +289,7 @@ class Launch:
     tag: int = 1
     ends_epoch: bool = False
     guard: Formula = TRUE
+    carried: tuple[Carried, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -126,7 +126,7 @@ class Region(NamedTuple):
 
 
 class Edge(NamedTuple):
-    """``consumer`` reads what ``producer`` wrote of ``region``."""
+    """``consumer`` reads what ``producer`` ("launch.stage" if of an earlier launch) wrote of ``region``."""
 
     region: str
     producer: str
@@ -229,13 +229,19 @@ def lds_bytes(b: Plan, launch: str) -> int:
     return max((stage.lds_bytes for stage in LAUNCHES[launch].stages(b).values()), default=0)
 
 
+def runs(b: Plan, launch: str, stage: str) -> bool:
+    """Whether build b has this stage of this launch ("launch.stage": of that one)."""
+    where, _, name = stage.rpartition(".")
+    return name in LAUNCHES[where or launch].stages(b)
+
+
 def manifest(b: Plan, launch: str) -> tuple[HandOff, ...]:
     """The hand-offs of a launch in build b: region, writer stage, reader stages, form, scope, space, tag
     offset."""
     stages, table = LAUNCHES[launch].stages(b), LAUNCHES[launch].regions(b)
     readers: dict[tuple[str, str], list[str]] = {}
     for edge in LAUNCHES[launch].edges:
-        if edge.producer in stages and edge.consumer in stages:
+        if edge.consumer in stages and runs(b, launch, edge.producer):
             readers.setdefault((edge.region, edge.producer), []).append(edge.consumer)
     return tuple(
         HandOff(name, writer, tuple(who), table[name].form, table[name].scope, table[name].space, table[name].tag)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from monoc.schedule.model import (
+    TRUE,
     Edge,
     Form,
     FormRule,
@@ -19,7 +20,7 @@ from monoc.schedule.model import (
     Stage,
 )
 
-__all__ = ["HandOffError", "collect_edges", "collect_regions", "share_bytes"]
+__all__ = ["LEAVES", "HandOffError", "carried_regions", "collect_edges", "collect_regions", "share_bytes", "writers"]
 
 
 class HandOffError(ValueError):
@@ -41,47 +42,86 @@ def writers(launch: Launch) -> dict[str, tuple[Stage, RegionWrite]]:
     return found
 
 
-def collect_edges(launch: Launch, rules: Mapping[str, tuple[FormRule, ...]]) -> tuple[Edge, ...]:
-    """One edge a (region, reader), in program order. Raises :class:`HandOffError` for a region nobody
-    writes."""
-    writer = writers(launch)
-    edges: list[Edge] = []
-    for stage in launch.stages:
-        for region in dict.fromkeys(r.region for r in stage.shape.reads):
-            if region not in writer:
+def carried_regions(launches: tuple[Launch, ...]) -> dict[tuple[str, str], tuple[str, Stage, RegionWrite]]:
+    """(launch, region) read from an earlier launch -> that launch, its writer. Raises :class:`HandOffError`."""
+    found: dict[tuple[str, str], tuple[str, Stage, RegionWrite]] = {}
+    for k, launch in enumerate(launches):
+        for carried in launch.carried:
+            source = next((la for la in launches[:k] if la.name == carried.source), None)
+            made = writers(source).get(carried.region) if source is not None else None
+            if source is None or made is None:
                 raise HandOffError(
-                    f"launch {launch.name}: stage {stage.name!r} reads region {region!r}, which no stage writes"
+                    f"launch {launch.name} is to read region {carried.region!r} of launch {carried.source}, "
+                    "which comes later or does not write it"
                 )
-            edges.append(Edge(launch.name, region, writer[region][0].name, stage.name, rules[region]))
+            found[launch.name, carried.region] = source.name, *made
+    return found
+
+
+def collect_edges(
+    launches: tuple[Launch, ...], rules: Mapping[tuple[str, str], tuple[FormRule, ...]]
+) -> tuple[Edge, ...]:
+    """One edge a (launch, region, writer, reader), in program order. Raises :class:`HandOffError` for a region nobody
+    writes. ``rules`` by (launch, region)."""
+    carried = carried_regions(launches)
+    edges: list[Edge] = []
+    for launch in launches:
+        writer = writers(launch)
+        for stage in launch.stages:
+            for region in dict.fromkeys(r.region for r in stage.shape.reads):
+                at = launch.name, region
+                if at in carried:
+                    source, made, _ = carried[at]
+                    edges.append(Edge(launch.name, region, f"{source}.{made.name}", stage.name, rules[at]))
+                if region in writer:
+                    edges.append(Edge(launch.name, region, writer[region][0].name, stage.name, rules[at]))
+                elif at not in carried:
+                    raise HandOffError(
+                        f"launch {launch.name}: stage {stage.name!r} reads region {region!r}, which no stage writes"
+                    )
     return tuple(edges)
 
 
-def collect_regions(launch: Launch, edges: tuple[Edge, ...]) -> tuple[Region, ...]:
-    """The regions of ``launch`` in the order they are first written. Raises :class:`HandOffError` for one
-    nobody reads."""
+def collect_regions(launches: tuple[Launch, ...], edges: tuple[Edge, ...]) -> tuple[Region, ...]:
+    """The regions of every launch, carried ones first, then in the order they are written. Raises
+    :class:`HandOffError` for one nobody reads."""
+    carried = carried_regions(launches)
+    leaving = {(source, region) for (_, region), (source, _, _) in carried.items()}
     regions = []
-    for name, (stage, write) in writers(launch).items():
-        mine = [e for e in edges if e.region == name]
-        if not mine:
-            raise HandOffError(
-                f"launch {launch.name}: stage {stage.name!r} writes region {name!r}, which no stage reads"
+    for launch in launches:
+        own = writers(launch)
+        named = [r for la, r in carried if la == launch.name]
+        for name in dict.fromkeys([*named, *own]):
+            mine = [e for e in edges if (e.launch, e.region) == (launch.name, name)]
+            if not mine and (launch.name, name) not in leaving:
+                raise HandOffError(
+                    f"launch {launch.name}: stage {own[name][0].name!r} writes region {name!r}, which no stage reads"
+                )
+            source, stage, write = carried.get((launch.name, name), ("", *own.get(name, (None, None))))
+            assert stage is not None
+            assert write is not None
+            rules = mine[0].rules if mine else (LEAVES,)
+            peer = rules[-1].form in (Form.PEER, Form.TWO_HOP)
+            first = f"{source}.{stage.name}" if source else stage.name
+            regions.append(
+                Region(
+                    name=name,
+                    launch=launch.name,
+                    space=Space.PEER if peer else Space.SCRATCH,
+                    scope=Scope.SYSTEM if peer else write.scope,
+                    words=write.words,
+                    units=write.units,
+                    rules=rules,
+                    lifetime=Lifetime(first, mine[-1].consumer if mine else "the next launch"),
+                    guard=stage.guard,
+                    shares=f"{source}.{name}" if source else "",
+                    copies=write.copies,
+                )
             )
-        peer = mine[0].rules[-1].form in (Form.PEER, Form.TWO_HOP)
-        regions.append(
-            Region(
-                name=name,
-                launch=launch.name,
-                space=Space.PEER if peer else Space.SCRATCH,
-                scope=Scope.SYSTEM if peer else write.scope,
-                words=write.words,
-                units=write.units,
-                rules=mine[0].rules,
-                lifetime=Lifetime(stage.name, mine[-1].consumer),
-                guard=stage.guard,
-                copies=write.copies,
-            )
-        )
     return tuple(regions)
+
+
+LEAVES = FormRule(Form.LAUNCH, TRUE, "a later launch reads it: the launch boundary publishes it")
 
 
 def share_bytes(regions: tuple[Region, ...]) -> tuple[Region, ...]:
@@ -95,6 +135,9 @@ def share_bytes(regions: tuple[Region, ...]) -> tuple[Region, ...]:
     first: dict[str, Region] = {}
     out = []
     for region in regions:
+        if region.shares:  # carried: the very bytes of the launch that wrote them
+            out.append(region)
+            continue
         host = first.setdefault(region.name, region)
         alike = host is not region and _shape(host) == _shape(region)
         out.append(replace(region, shares=f"{host.launch}.{host.name}") if alike else region)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -65,6 +65,7 @@ class LaunchTable:
     regions: dict[str, Any]
     barriers: tuple[str, ...]
     edges: tuple[tuple[str, str, str], ...]
+    carried: dict[str, AccessTable] = field(default_factory=dict)  # what earlier launches wrote of a region
 
     @cached_property
     def key(self) -> str:
@@ -73,7 +74,7 @@ class LaunchTable:
         h.update(repr([(n, tuple(r)) for n, r in self.regions.items()]).encode())
         for stage in self.stages.values():
             h.update(repr((stage.name, stage.tasks, stage.first_cta % self.grid, stage.take)).encode())
-            for access in (*stage.reads, *stage.writes):
+            for access in (*stage.reads, *stage.writes, *self.carried.values()):
                 h.update(repr((access.region, access.step, access.words, access.total, access.counted)).encode())
                 for array in (access.first, access.count, access.stride):
                     h.update(array.tobytes())
@@ -95,20 +96,32 @@ def tabulate(plan: PlanModule, b: Any, launch: str) -> LaunchTable:
     for position, (name, stage) in enumerate(described.stages(b).items()):
         tasks = np.arange(stage.tasks, dtype=np.int64)
         reads = tuple(AccessTable(r.region, r.step, *_units(r.units, tasks), part=r.part) for r in stage.reads)
-        writes = tuple(
-            AccessTable(w.region, w.step, *_units(w.units, tasks), w.words, w.total, w.counted) for w in stage.writes
-        )
+        writes = tuple(_write(w, tasks) for w in stage.writes)
         stages[name] = StageTable(name, position, stage.tasks, stage.first_cta, stage.take, reads, writes)
+    edges = [
+        e
+        for e in described.edges
+        if e.consumer in stages and (e.producer in stages or ("." in e.producer and plan.runs(b, launch, e.producer)))
+    ]
     return LaunchTable(
         launch,
         plan.GRID,
         stages,
         described.regions(b),
         tuple(n for n in described.barriers(b) if n in stages),
-        tuple(
-            (e.region, e.producer, e.consumer) for e in described.edges if e.producer in stages and e.consumer in stages
-        ),
+        tuple((e.region, e.producer, e.consumer) for e in edges),
+        {e.region: w for e in edges if "." in e.producer for w in _carried(plan, b, e)},
     )
+
+
+def _carried(plan: PlanModule, b: Any, edge: Any) -> list[AccessTable]:
+    launch, _, name = edge.producer.rpartition(".")
+    stage = plan.LAUNCHES[launch].stages(b)[name]
+    return [_write(w, np.arange(stage.tasks, dtype=np.int64)) for w in stage.writes if w.region == edge.region]
+
+
+def _write(w: Any, tasks: Ints) -> AccessTable:
+    return AccessTable(w.region, w.step, *_units(w.units, tasks), w.words, w.total, w.counted)
 
 
 def _units(units: Callable[[Any], Any], tasks: Ints) -> tuple[Ints, Ints, Ints]:

@@ -71,6 +71,9 @@ def _reads(table: LaunchTable) -> Iterator[Finding]:
                 yield (stage.name, read.region), f"stage {stage.name!r} reads {read.region!r}, which is no region"
                 continue
             writers = table.writers(read.region)
+            if table.regions[read.region].form == "launch":
+                yield from _carried(table, stage, read)
+                continue
             if not writers:
                 yield (
                     (stage.name, read.region),
@@ -78,6 +81,39 @@ def _reads(table: LaunchTable) -> Iterator[Finding]:
                 )
             for writer, write in writers:
                 yield from _after(table, edges, stage, read, writer, write)
+
+
+def _carried(table: LaunchTable, stage: StageTable, read: AccessTable) -> Iterator[Finding]:
+    """A read of what an earlier launch wrote: there must be an edge from a stage that ran, and the unit must exist."""
+    who = (stage.name, read.region)
+    own = [w.name for w, _ in table.writers(read.region)]
+    if own:
+        yield (
+            (own[0], stage.name),
+            (
+                f"region {read.region!r} of stage {own[0]!r} has the form of an earlier launch's, and stage {stage.name!r} reads it "
+                "in the same launch"
+            ),
+        )
+    from_before = [p for r, p, c in table.edges if (r, c) == (read.region, stage.name) and "." in p]
+    if not from_before or read.region not in table.carried:
+        yield (
+            who,
+            (
+                f"stage {stage.name!r} reads region {read.region!r} as an earlier launch left it, "
+                "and none writes it in this build"
+            ),
+        )
+        return
+    _, unit = read.pairs
+    if ((unit < 0) | (unit >= table.carried[read.region].total)).any():
+        yield (
+            (from_before[0], stage.name),
+            (
+                f"stage {stage.name!r} reads a unit of region {read.region!r} "
+                f"that stage {from_before[0]!r} does not announce"
+            ),
+        )
 
 
 def _after(
