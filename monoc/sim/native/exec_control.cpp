@@ -39,6 +39,7 @@ void s_sleep(Wave& w, const Op&) { w.stop = Stop::yield; }
 // Memory is immediate: a wait only ends the window in which stores count as in flight for the hand-off checker.
 void s_waitcnt(Wave& w, const Op& op) {
   if (uint32_t(op.imm) < w.stores_in_flight) w.stores_in_flight = uint32_t(op.imm);
+  if (op.imm == 0) ++w.drains;
 }
 void s_trap(Wave& w, const Op& op) { report_number(w, op, "trap", "s_trap %llu", uint32_t(op.imm)); }
 
@@ -91,6 +92,9 @@ void smem(Wave& w, const Op& op, uint64_t address) {
     found = map.find(address);
     if (found < 0 || address + 4 * DWORDS > map.at(found).end())
       return report(w, op, "bounds", "scalar load outside every registered buffer", -1, address);
+    int owner = map.at(found).rank;
+    if (owner >= 0 && owner != int(w.cta->rank))
+      return report_number(w, op, "bounds", "access to memory of rank %llu, which is not shared", uint64_t(owner), -1, address);
     cached = uint16_t(found);
   }
   const Buffer& buffer = map.at(found);

@@ -1,7 +1,206 @@
+#include "handoff.hpp"
+
+#include <algorithm>
+
 #include "machine.hpp"
 
 namespace monoc::sim {
 
-void handoff_access(Wave&, const Op&, const uint64_t*, uint64_t, bool) {}
+namespace {
+
+uint32_t key_of(const Wave& w) { return w.cta->rank << 22 | w.cta->linear; }
+
+bool allows(const std::vector<int>& list, int value) {
+  return list.empty() || std::find(list.begin(), list.end(), value) != list.end();
+}
+
+std::string cta_name(uint32_t key) { return "rank " + std::to_string(key >> 22) + " CTA " + std::to_string(key & 0x3fffff); }
+
+// "violation|region|text": the Python side takes the first two apart.
+void violate(Wave& w, const Op& op, const char* what, const std::string& region, const std::string& text, uint64_t address,
+             int lane) {
+  std::string message = std::string(what) + "|" + region + "|" + text;
+  report(w, op, "handoff", message.c_str(), lane, address);
+}
+
+}  // namespace
+
+Handoff::Handoff(std::vector<RegionDeclaration> declarations) {
+  regions_.resize(declarations.size());
+  for (size_t i = 0; i < declarations.size(); ++i) {
+    Region& r = regions_[i];
+    r.d = std::move(declarations[i]);
+    size_t words = r.d.bytes / (r.d.kind == RegionDeclaration::plain ? 4 : 8);
+    r.words.resize(words);
+    if (r.d.reads > 1) r.read_by.resize(words);
+    order_.emplace_back(r.d.base, int(i));
+  }
+  std::sort(order_.begin(), order_.end());
+}
+
+void Handoff::begin_launch() {
+  std::lock_guard lock(mutex_);
+  ++launch_;
+  pending_.clear();  // a launch ends with its stores drained
+}
+
+int Handoff::find(uint64_t address) const {
+  auto after = std::upper_bound(order_.begin(), order_.end(), std::make_pair(address, 1 << 30));
+  if (after == order_.begin()) return -1;
+  int index = std::prev(after)->second;
+  const RegionDeclaration& d = regions_[size_t(index)].d;
+  return address < d.base + d.bytes ? index : -1;
+}
+
+void Handoff::access(Wave& w, const Op& op, const uint64_t* addresses, uint64_t lanes, bool store) {
+  int region = -1;
+  std::unique_lock<std::mutex> lock(mutex_, std::defer_lock);
+  for (; lanes; lanes &= lanes - 1) {
+    int lane = __builtin_ctzll(lanes);
+    uint64_t address = addresses[lane];
+    if (region < 0 || address - regions_[size_t(region)].d.base >= regions_[size_t(region)].d.bytes) region = find(address);
+    if (region < 0) continue;
+    if (!lock.owns_lock()) lock.lock();
+    touch(w, op, regions_[size_t(region)], region, address, op.mem.bytes, lane, store);
+    if (w.stop == Stop::fault) return;
+  }
+}
+
+bool Handoff::roles(Wave& w, const Op& op, const Region& region, uint64_t address, uint32_t bytes, int lane, bool store) {
+  const RegionDeclaration& d = region.d;
+  int rank = int(w.cta->rank), cta = int(w.cta->linear);
+  bool atomic = op.mem.atomic != Atomic::none;
+  if (store && (d.writer_ranks.empty() ? !d.system && rank != d.rank : !allows(d.writer_ranks, rank))) {
+    violate(w, op, "role", d.name, "rank " + std::to_string(rank) + " may not write this region", address, lane);
+    return false;
+  }
+  if (!store && rank != d.rank) {
+    violate(w, op, "role", d.name, "rank " + std::to_string(rank) + " may not read this region", address, lane);
+    return false;
+  }
+  if (!allows(store ? d.writers : d.readers, cta)) {
+    std::string verb = store ? "write" : "read";
+    violate(w, op, "role", d.name, "CTA " + std::to_string(cta) + " may not " + verb + " this region", address, lane);
+    return false;
+  }
+  if (store && !atomic && d.kind != RegionDeclaration::plain && (address % 8 || bytes % 8)) {
+    violate(w, op, "role", d.name, "a pair must be stored by one aligned 8-byte store", address, lane);
+    return false;
+  }
+  // Atomics act at the scope's coherence point by themselves at device scope; SC0 there asks for the old value (LLVM
+  // AMDGPUUsage, memory model gfx942: "atomicrmw ... agent" has no SC bit, "system" has SC1).
+  uint8_t want = d.system ? 17 : 16;
+  if (atomic) want = d.system ? 16 : 0;
+  bool needs = store || d.kind != RegionDeclaration::plain;
+  if (needs && (op.mem.policy & want) != want) {
+    std::string text = std::string(store ? "store" : "load") + " without the scope bits (" + (d.system ? "sc0 sc1" : "sc1") + ")";
+    violate(w, op, "scope", d.name, text, address, lane);
+    return false;
+  }
+  return true;
+}
+
+void Handoff::touch(Wave& w, const Op& op, Region& region, int index, uint64_t address, uint32_t bytes, int lane, bool store) {
+  if (!roles(w, op, region, address, bytes, lane, store)) return;
+  uint64_t size = region.d.kind == RegionDeclaration::plain ? 4 : 8;
+  uint64_t first = (address - region.d.base) / size;
+  uint64_t last = (std::min(address + bytes, region.d.base + region.d.bytes) - 1 - region.d.base) / size;
+  for (uint64_t word = first; word <= last && w.stop != Stop::fault; ++word) {
+    if (store) on_store(w, op, region, index, word, address, lane);
+    else on_load(w, op, region, word, address, lane);
+  }
+}
+
+void Handoff::on_store(Wave& w, const Op& op, Region& region, int index, uint64_t word, uint64_t address, int lane) {
+  const RegionDeclaration& d = region.d;
+  Word& shadow = region.words[word];
+  uint32_t key = key_of(w);
+  bool atomic = op.mem.atomic != Atomic::none;
+  // Parts of a dword (bytes of one word by several lanes or stores of one CTA) are one write.
+  bool same_write = op.mem.bytes < 4 && shadow.writer == key + 1 && shadow.launch == launch_ && shadow.readers == 0;
+  if (shadow.writer != 0 && shadow.readers < d.reads && !atomic && !same_write) {
+    std::string text = "overwritten after " + std::to_string(shadow.readers) + " of " + std::to_string(d.reads) +
+                       " reads of what " + cta_name(shadow.writer - 1) + " wrote";
+    return violate(w, op, "unread", d.name, text, address, lane);
+  }
+  if (d.kind == RegionDeclaration::flag) {
+    for (int i = 0; i < w.cta->waves; ++i) {
+      const Wave& other = w.cta->wave[i];
+      auto found = pending_.find({key, other.id});
+      if (found == pending_.end()) continue;
+      for (const Pending& p : found->second) {
+        const RegionDeclaration& data = regions_[size_t(p.region)].d;
+        if (data.flag_region != index || p.pair != word || p.drains != other.drains) continue;
+        std::string text = "flag " + std::to_string(word) + " stored while wave " + std::to_string(other.id) +
+                           " has undrained stores to " + data.name;
+        return violate(w, op, "undrained", data.name, text, address, lane);
+      }
+    }
+  }
+  if (d.kind == RegionDeclaration::plain) {
+    Region& flags = regions_[size_t(d.flag_region)];
+    uint64_t pair = word * 4 / d.unit_bytes % flags.words.size();
+    shadow.announce = flags.words[pair].count + 1;
+    std::vector<Pending>& mine = pending_[{key, w.id}];
+    if (!mine.empty() && mine.back().drains != w.drains) mine.clear();
+    bool listed = std::any_of(mine.begin(), mine.end(), [&](const Pending& p) { return p.region == index && p.pair == pair; });
+    if (!listed) mine.push_back({index, pair, w.drains});
+  }
+  ++shadow.count;
+  shadow.writer = key + 1;
+  shadow.launch = launch_;
+  shadow.readers = 0;
+  shadow.handed = false;
+  if (!region.read_by.empty()) region.read_by[word].clear();
+  ++region.traffic.words_written;
+}
+
+void Handoff::on_load(Wave& w, const Op& op, Region& region, uint64_t word, uint64_t address, int lane) {
+  const RegionDeclaration& d = region.d;
+  Word& shadow = region.words[word];
+  uint32_t key = key_of(w);
+  if (d.kind == RegionDeclaration::flag) {
+    std::vector<uint32_t>& seen = region.seen[key];
+    if (seen.empty()) seen.resize(region.words.size());
+    seen[word] = shadow.count;
+  }
+  if (shadow.writer == 0) return;
+  bool other = shadow.writer != key + 1;
+  if (d.kind == RegionDeclaration::plain && other && shadow.launch == launch_) {
+    Region& flags = regions_[size_t(d.flag_region)];
+    uint64_t pair = word * 4 / d.unit_bytes % flags.words.size();
+    auto found = flags.seen.find(key);
+    uint32_t saw = found == flags.seen.end() ? 0 : found->second[pair];
+    if (saw < shadow.announce) {
+      std::string text = "read before the CTA has seen flag " + std::to_string(pair) + " of " + flags.d.name +
+                         " that announces what " + cta_name(shadow.writer - 1) + " wrote";
+      return violate(w, op, "unseen", d.name, text, address, lane);
+    }
+  }
+  if (other && !shadow.handed) {
+    shadow.handed = true;
+    ++region.traffic.words_handed;
+  }
+  if (shadow.readers >= d.reads) return;
+  if (d.reads == 1) {
+    shadow.readers = 1;
+    return;
+  }
+  std::vector<uint32_t>& by = region.read_by[word];
+  if (std::find(by.begin(), by.end(), key) != by.end()) return;
+  by.push_back(key);
+  shadow.readers = uint16_t(by.size());
+}
+
+std::vector<RegionTraffic> Handoff::traffic() const {
+  std::lock_guard lock(mutex_);
+  std::vector<RegionTraffic> all;
+  for (const Region& region : regions_) all.push_back(region.traffic);
+  return all;
+}
+
+void handoff_access(Wave& w, const Op& op, const uint64_t* addresses, uint64_t lanes, bool store) {
+  w.tc->handoff->access(w, op, addresses, lanes, store);
+}
 
 }  // namespace monoc::sim

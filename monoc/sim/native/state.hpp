@@ -62,6 +62,7 @@ struct alignas(64) Wave {
   int id = 0;
   uint64_t clock = 0;           // instructions executed, a stand-in for time
   uint32_t stores_in_flight = 0;  // stores since the last s_waitcnt vmcnt(0)
+  uint32_t drains = 0;            // how often the wave has waited for all its memory accesses
   // What the wave last loaded from memory: a hang report names it.
   const Op* last_load = nullptr;
   uint64_t last_address = 0;
