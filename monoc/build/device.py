@@ -37,8 +37,8 @@ COMPILE_LOCK = threading.RLock()
 
 @dataclass(frozen=True)
 class DeviceLaunch:
-    """One kernel launch as the host code made it. `kernarg` is the explicit part of the kernarg segment;
-    `values` the same arguments as unsigned integers (little endian), in order; `lds` dynamic LDS bytes."""
+    """One kernel launch as the host code made it. `kernarg` is the explicit part of the kernarg segment, without
+    the hidden arguments behind it; `values` the same arguments as unsigned integers (little endian), in order; `lds` dynamic LDS bytes."""
 
     text: str
     symbol: str
@@ -82,7 +82,7 @@ def _on_launch(
             raise RuntimeError(
                 f"{symbol}: launched with {len(addresses)} arguments, its metadata declares {len(resources.arguments)}"
             )
-        kernarg = bytearray(resources.kernarg_bytes)
+        kernarg = bytearray(max((a.offset + a.size for a in resources.arguments), default=0))
         values = []
         for address, argument in zip(addresses, resources.arguments, strict=True):
             data = ctypes.string_at(address, argument.size)
