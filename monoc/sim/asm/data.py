@@ -9,7 +9,17 @@ from monoc.sim.asm.operands import split_top
 
 __all__ = ["DataBuilder"]
 
-_WIDTHS = {".byte": 1, ".short": 2, ".2byte": 2, ".hword": 2, ".long": 4, ".4byte": 4, ".int": 4, ".quad": 8, ".8byte": 8}
+_WIDTHS = {
+    ".byte": 1,
+    ".short": 2,
+    ".2byte": 2,
+    ".hword": 2,
+    ".long": 4,
+    ".4byte": 4,
+    ".int": 4,
+    ".quad": 8,
+    ".8byte": 8,
+}
 _IGNORED = frozenset(
     [".size", ".type", ".globl", ".weak", ".hidden", ".protected", ".ident", ".addrsig", ".addrsig_sym", ".local",
      ".amdhsa_code_object_version", ".amdgpu_hsa_kernel", ".previous", ".popsection", ".pushsection", ".cfi_sections",

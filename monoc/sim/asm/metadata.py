@@ -29,9 +29,7 @@ def _entry(entry: Mapping[str, Any]) -> KernelMetadata:
         )
         for arg in entry.get(".args", ())
     )
-    scalars = {
-        str(key).removeprefix("."): int(value) for key, value in entry.items() if isinstance(value, int)
-    }
+    scalars = {str(key).removeprefix("."): int(value) for key, value in entry.items() if isinstance(value, int)}
     size = entry.get(".reqd_workgroup_size")
     workgroup = (int(size[0]), int(size[1]), int(size[2])) if size else None
     return KernelMetadata(arguments, scalars, workgroup)

@@ -35,7 +35,7 @@ class _Body:
 
 
 _LABEL = re.compile(r'("?)([A-Za-z_.$][\w.$@]*)\1:\s*(.*)\Z')
-_COMMENT = re.compile(r'\s*(?:;|//).*\Z')
+_COMMENT = re.compile(r"\s*(?:;|//).*\Z")
 
 
 def _strip(line: str) -> str:

@@ -135,8 +135,12 @@ inline bool each_buffer(Wave& w, const Op& op, const Access& a, Body body) {
       bounds_error(w, op, first, a.addr[first]);
       return false;
     }
-    cached = uint16_t(found);
     Buffer& buffer = map.at(found);
+    if (buffer.rank >= 0 && buffer.rank != int(w.cta->rank)) {
+      report_number(w, op, "bounds", "access to memory of rank %llu, which is not shared", uint64_t(buffer.rank), first, a.addr[first]);
+      return false;
+    }
+    cached = uint16_t(found);
     uint64_t lanes = 0;
     for (int l = 0; l < 64; ++l) {
       if (!(left >> l & 1) || a.addr[l] < buffer.base || a.addr[l] >= buffer.end()) continue;

@@ -183,6 +183,7 @@ void bind_machine(nb::module_& m) {
            [](Machine& machine, uint64_t base, uint64_t size, const std::string& name, int rank, bool written, bool output,
               bool read_only) { machine.map().add(base, size, name, rank, written, output, read_only); })
       .def("remove_buffer", [](Machine& machine, uint64_t base) { return machine.map().remove(base); })
+      .def("mark_written", [](Machine& machine, uint64_t address, uint64_t size) { machine.map().mark_written(address, size); })
       .def("buffer_names",
            [](Machine& machine) {
              std::vector<std::string> names;

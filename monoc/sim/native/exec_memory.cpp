@@ -156,7 +156,7 @@ constexpr bool keeps_half(Data d) { return d >= Data::u8_d16 && d <= Data::b16_d
   }
 }
 
-[[gnu::noinline]] void load_to_lds(Wave& w, const Op& op, const Access& a, uint64_t lanes, const Lanes* data) {
+[[gnu::noinline]] void load_to_lds(Wave& w, const Op& op, uint64_t lanes, const Lanes* data) {
   // LDS address: M0 (all of it: LDS is larger than 64 KB) + instruction offset + lane * size (CDNA3 ISA 9.1.9, "Buffer Loads to LDS").
   uint32_t size = op.mem.bytes < 4 ? 4 : op.mem.bytes;
   uint32_t base = w.sgpr[kM0] + uint32_t(op.mem.offset);
@@ -193,7 +193,7 @@ void load(Wave& w, const Op& op) {
     }
     if (a.active == 0 && !to_lds) return;
   }
-  if (a.active == 0) return to_lds ? load_to_lds(w, op, a, exec, room) : void();
+  if (a.active == 0) return to_lds ? load_to_lds(w, op, exec, room) : void();
   bool ok = each_buffer(w, op, a, [&](Buffer& buffer, uint64_t lanes) {
     if (lanes == ~0ull && !a.partial && !to_lds) [[likely]] {
       gather<D>(a.addr, dst);
@@ -225,7 +225,7 @@ void load(Wave& w, const Op& op) {
     if (w.tc->handoff) [[unlikely]] handoff_access(w, op, a.addr, lanes, false);
   });
   if (!ok) return;
-  if (to_lds) return load_to_lds(w, op, a, exec, room);
+  if (to_lds) return load_to_lds(w, op, exec, room);
   int first = __builtin_ctzll(a.active);
   w.last_load = &op;
   w.last_address = a.addr[first];

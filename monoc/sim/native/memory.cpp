@@ -14,10 +14,10 @@ int MemoryMap::find(uint64_t address) const {
 
 Buffer* MemoryMap::add(uint64_t base, uint64_t size, std::string name, int rank, bool written, bool output,
                        bool read_only) {
-  auto position = std::upper_bound(bases_.begin(), bases_.end(), base) - bases_.begin();
+  size_t position = size_t(std::upper_bound(bases_.begin(), bases_.end(), base) - bases_.begin());
   if (position > 0 && ends_[position - 1] > base)
     throw std::invalid_argument("buffer " + name + " overlaps " + buffers_[position - 1]->name);
-  if (position < size_t(buffers_.size()) && bases_[position] < base + size)
+  if (position < buffers_.size() && bases_[position] < base + size)
     throw std::invalid_argument("buffer " + name + " overlaps " + buffers_[position]->name);
   if (buffers_.size() >= 0xfffe) throw std::invalid_argument("more than 65,534 registered buffers");
   auto buffer = std::make_unique<Buffer>();
@@ -34,9 +34,9 @@ Buffer* MemoryMap::add(uint64_t base, uint64_t size, std::string name, int rank,
     buffer->written = new uint8_t[dwords]();
   }
   Buffer* result = buffer.get();
-  buffers_.insert(buffers_.begin() + position, std::move(buffer));
-  bases_.insert(bases_.begin() + position, base);
-  ends_.insert(ends_.begin() + position, base + size);
+  buffers_.insert(buffers_.begin() + long(position), std::move(buffer));
+  bases_.insert(bases_.begin() + long(position), base);
+  ends_.insert(ends_.begin() + long(position), base + size);
   return result;
 }
 
@@ -47,6 +47,19 @@ bool MemoryMap::remove(uint64_t base) {
   bases_.erase(bases_.begin() + position);
   ends_.erase(ends_.begin() + position);
   return true;
+}
+
+void MemoryMap::mark_written(uint64_t address, uint64_t size) {
+  int found = find(address);
+  if (found < 0 || address + size > at(found).end()) throw std::invalid_argument("no registered buffer holds these bytes");
+  Buffer& buffer = at(found);
+  uint8_t* shadow = buffer.written.load();
+  if (!shadow) return;
+  uint64_t start = address - (buffer.base & ~3ull), end = start + size;
+  for (; start < end && (start & 3); ++start) shadow[start >> 2] |= uint8_t(1 << (start & 3));
+  if (start < end) std::memset(shadow + (start >> 2), 15, (end - start) >> 2);
+  for (uint64_t byte = start + ((end - start) & ~3ull); start < end && byte < end; ++byte)
+    shadow[byte >> 2] |= uint8_t(1 << (byte & 3));
 }
 
 uint8_t* MemoryMap::ensure_written(Buffer& buffer) const {

@@ -15,7 +15,7 @@ namespace monoc::sim {
 struct Buffer {
   uint64_t base = 0, size = 0;
   std::string name;
-  int rank = 0;
+  int rank = 0;  // -1: every rank may use it
   bool output = false, read_only = false;
   std::atomic<uint8_t*> written{nullptr};  // null: all written
   uint32_t id = 0;
@@ -34,6 +34,7 @@ class MemoryMap {
 
   Buffer* add(uint64_t base, uint64_t size, std::string name, int rank, bool written, bool output, bool read_only);
   bool remove(uint64_t base);
+  void mark_written(uint64_t address, uint64_t size);
   // Shadow of a buffer, created full when it has none (a poisoned value is stored to written memory).
   uint8_t* ensure_written(Buffer& buffer) const;
 
