@@ -37,8 +37,11 @@ COMPILE_LOCK = threading.RLock()
 
 @dataclass(frozen=True)
 class DeviceLaunch:
-    """One kernel launch as the host code made it. `kernarg` is the explicit part of the kernarg segment, without
-    the hidden arguments behind it; `values` the same arguments as unsigned integers (little endian), in order; `lds` dynamic LDS bytes."""
+    """One kernel launch as the host code made it.
+
+    `kernarg` is the explicit part of the kernarg segment, without the hidden arguments behind it; `values` the same
+    arguments as unsigned integers (little endian), in order; `lds` bytes of dynamic LDS.
+    """
 
     text: str
     symbol: str
