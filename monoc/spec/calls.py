@@ -14,7 +14,7 @@ from monoc.spec.builds import Samples
 from monoc.spec.names import Names
 from monoc.spec.oprules import OpCheck, UntypedError
 from monoc.spec.optable import OPS, AttributeKind, AttributeSpec, OpSpec
-from monoc.spec.program import Attribute, AttributeValue, Operand, OpStatement, ValueType
+from monoc.spec.program import Attribute, AttributeValue, Operand, OpStatement, ScalarFunction, ValueType
 from monoc.spec.scalars import Scalars
 from monoc.spec.scope import Scope, Values
 
@@ -154,9 +154,26 @@ class OpCaller:
                     listed = " or ".join(f"`{c}`" for c in a.choices)
                     self._fail(Code.ATTRIBUTE, f"{what} is not known", node.span, f"write {listed}")
                 got = node.name
+            case AttributeKind.FUNCTION:
+                got = self._function(a, node, what)
         if got is None:
             raise UntypedError
         return got
+
+    def _function(self, a: AttributeSpec, node: Node, what: str) -> ScalarFunction | None:
+        fn = self.scalars.fns.get(node.name) if isinstance(node, Name) else None
+        if fn is None:
+            known = ", ".join(f"`{n}`" for n in self.scalars.fns)
+            remedy = (
+                suggestion(node.name, self.scalars.fns, f"the spec has {known}") if isinstance(node, Name) else None
+            )
+            self._fail(Code.ATTRIBUTE, f"{what} is no `fn` of the spec", node.span, remedy)
+        self.names.use(fn.name.name)
+        if len(fn.params) != a.arity:
+            self._fail(
+                Code.ATTRIBUTE, f"{what} takes {a.arity} arguments, `{fn.name.name}` {len(fn.params)}", node.span, None
+            )
+        return self.scalars.function(fn)
 
     def _fail(self, code: Code, message: str, span: Span, remedy: str | None) -> NoReturn:
         self.diagnostics.error(code, message, span, remedy)

@@ -42,7 +42,7 @@ class _Entries:
         self.fns: dict[str, FnDef] = {}
         self.defs: dict[str, Def] = {}
         self.types: dict[str, tuple[ValueType, Span]] = {}
-        self.taken: dict[str, Span] = {}  # entries and launches
+        self.taken: dict[tuple[str, str], Span] = {}  # entries and launches
 
     def run(self) -> tuple[tuple[Entry, ...], tuple[tuple[str, ValueType], ...]]:
         for fn in self.text.fns:
@@ -90,12 +90,12 @@ class _Entries:
 
     def _take(self, name: Ident, what: str) -> None:
         self._valid(name)
-        if name.name in self.taken:
+        if (what, name.name) in self.taken:
             self.diagnostics.error(
-                Code.DUPLICATE_NAME, f"{what} `{name.name}`: the name is taken", name.span, "rename one of them",
-                Note("it is taken", self.taken[name.name]),
+                Code.DUPLICATE_NAME, f"two {what} blocks are named `{name.name}`", name.span, "rename one of them",
+                Note("the first", self.taken[what, name.name]),
             )  # fmt: skip
-        self.taken[name.name] = name.span
+        self.taken[what, name.name] = name.span
 
     def _entry(self, block: EntryBlock) -> Entry:
         self._take(block.name, "entry")
@@ -197,8 +197,8 @@ class _Entries:
                 )  # fmt: skip
             if value.type is not None and (why := values.difference(tensor_type(tensor), value.type)):
                 self.diagnostics.error(
-                    Code.OUTPUT, f"the output `{o.name}` is assigned {why}", value.span, "the first is what it is assigned, "
-                    "the second what is declared", declared,
+                    Code.OUTPUT, f"the output `{o.name}` is assigned {why}", value.span, "the first is assigned, the second declared",
+                    declared,
                 )  # fmt: skip
         return tuple(outputs)
 

@@ -23,6 +23,7 @@ class AttributeKind(StrEnum):
     SIZES = "sizes"  # a list of them
     REAL = "real"  # a constant expression, rounded to fp32 once
     CHOICE = "choice"  # one of `choices`
+    FUNCTION = "function"  # a `fn` of the spec with `arity` parameters
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class AttributeSpec:
     kind: AttributeKind
     default: AttributeValue | None = None
     choices: tuple[str, ...] = ()
+    arity: int = 0
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,10 @@ def _size(name: str, default: AttributeValue | None = None) -> AttributeSpec:
 
 def _real(name: str, default: float | None = None) -> AttributeSpec:
     return AttributeSpec(name, AttributeKind.REAL, default)
+
+
+def _function(name: str, arity: int) -> AttributeSpec:
+    return AttributeSpec(name, AttributeKind.FUNCTION, arity=arity)
 
 
 _TABLE = (
@@ -106,10 +112,10 @@ _TABLE = (
         "keys of the token, 0 for slot -1.",
     ),
     OpSpec(
-        "attend", _operands("q keys counts sink window compressed?"), (_real("scale"), _size("rope")), 1, oprules.attend,
+        "attend", _operands("q keys counts sink window compressed?"), (_function("score", 1), _size("rope")), 1, oprules.attend,
         "bf16 [t, h, d]: sink attention of q [t, h, d] over the KV records the table lists (keys with bit 31 are rows of "
-        "`compressed`); keys are values. Scores times fp32(scale * log2 e), base-2 softmax, the head's sink in the denominator "
-        "only, probabilities rounded to bf16 for the values. No keys: zeros.",
+        "`compressed`); keys are values. score(q . k) is the base-2 logit; softmax in base 2, sink * log2 e "
+        "of the head in the denominator only, probabilities rounded to bf16 for the values. No keys: zeros.",
     ),
     OpSpec(
         "sinkhorn", _operands("z"), (_size("iterations"), _real("eps")), 1, oprules.sinkhorn,
@@ -117,9 +123,9 @@ _TABLE = (
         "then iterations - 1 times rows e * rcp(rowsum + eps) and columns. Sums pairwise.",
     ),
     OpSpec(
-        "route", _operands("score bias? ids?"), (_size("topk"), _real("scale"), _real("floor")), 2, oprules.route,
+        "route", _operands("score bias? ids?"), (_size("topk"), _function("weigh", 2)), 2, oprules.route,
         "ids i32 [t, topk], weights f32 [t, topk]: the topk largest score + bias (a NaN never wins; ties: lowest expert % 64, "
-        "then lowest expert), or the given ids; weight = score * (scale / max(sum of the picked scores, floor)).",
+        "then lowest expert), or the given ids; weights are weigh(score, sum of the picked scores in pick order). A NaN score is 0.",
     ),
     OpSpec(
         "all_reduce", _operands("x"), (), 1, oprules.all_reduce,

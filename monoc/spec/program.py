@@ -39,6 +39,7 @@ __all__ = [
     "Role",
     "Runner",
     "RunnerOption",
+    "ScalarFunction",
     "ScaleDecl",
     "Schedule",
     "Sharding",
@@ -201,13 +202,15 @@ class ScaleDecl:
 class TensorDecl:
     """A tensor the host hands over: elements ``dtype`` in logical ``shape`` (packed e2m1 pairs count twice).
 
-    ``host_shape`` is the shape of the torch tensor: the logical one with the last axis halved for packed
+    ``stored`` is ``shape`` with what the loader pads (``padded:``, zero weights; of an interleaved tensor each half
+    is padded). ``host_shape`` is the shape of the torch tensor: the stored one with the last axis halved for packed
     formats, or what the spec wrote as ``host_shape`` (same elements, e.g. a trailing 1)."""
 
     name: str
     role: Role
     dtype: DType
     shape: tuple[Extent, ...]
+    stored: tuple[Extent, ...]
     host_shape: tuple[Extent, ...]
     sharding: Sharding = REPLICATED
     layout: Layout = Layout.ROWS
@@ -259,12 +262,21 @@ class Operand:
     optional: bool = False  # may be guarded off in some builds: the operation does without it there
 
 
-AttributeValue = bool | int | float | str | BuildExpr | tuple[BuildExpr, ...]
+@dataclass(frozen=True)
+class ScalarFunction:
+    """A ``fn`` of the spec as an attribute: ``body`` over :class:`~monoc.expr.ir.Local` names ``params``."""
+
+    name: str
+    params: tuple[str, ...]
+    body: Expr
+
+
+AttributeValue = float | str | BuildExpr | tuple[BuildExpr, ...] | ScalarFunction
 
 
 @dataclass(frozen=True)
 class Attribute:
-    """A keyword of a structured operation. Integers and dimensions are BuildExpr, real numbers float."""
+    """A keyword of a structured operation: a size (BuildExpr), sizes, a real number, a choice or a function."""
 
     name: str
     value: AttributeValue

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from monoc.diagnostics import Code, Diagnostics, Note, quoted, suggestion
-from monoc.expr.ir import Access, DType, Expr, Round, Span
+from monoc.expr.ir import Access, DType, Expr, Reduce, Round, Span
 from monoc.spec.ast import (
     AssignStatement,
     Axis,
@@ -54,6 +54,7 @@ class Resolver:
     statements: list[Statement] = field(default_factory=list)
     _calling: list[str] = field(default_factory=list)
     _instances: set[str] = field(default_factory=set)
+    _reserved: dict[str, int] = field(default_factory=dict)  # names of hoisted values: builds
 
     def __post_init__(self) -> None:
         self.scalars = Scalars(self.names, self.fns, self.samples, self.diagnostics)
@@ -189,6 +190,8 @@ class Resolver:
                 return expr.dtype
             case Access():
                 return self._type_of(expr.tensor).dtype
+            case Reduce(rounding=DType.BF16, body=Round(dtype=DType.BF16)):
+                return DType.BF16
         return DType.F32
 
     # ---- tensor expressions
@@ -292,14 +295,9 @@ class Resolver:
     def _hoist(self, node: Node, hint: str, scope: Scope, guard: BuildExpr) -> str:
         """Give the operation ``node`` a value of its own; its local name, bound in ``scope``."""
         what = node.function.name if isinstance(node, Call) else "linear"
-        base = name = f"{hint}_{what}"
-        n = 2
-        while scope.full(name) in self.values.table and (
-            self.values.table[scope.full(name)].defined & self.samples.mask(guard)
-        ):
-            name, n = f"{base}_{n}", n + 1
+        name = self._free(f"{hint}_{what}", scope, guard)
         full = scope.full(name)
-        self._tensor(node, full, name, scope, guard)
+        self._tensor(node, full, hint, scope, guard)
         scope.bindings[name] = full
         return name
 
@@ -337,25 +335,20 @@ class Resolver:
         if isinstance(node, Number):
             self._error(Code.ARGUMENTS, "a number, where a tensor goes", node.span, None)
             raise UntypedError
-        if isinstance(node, Call) and node.function.name not in OPS and node.function.name not in self.defs:
-            base = f"{hint}_{node.function.name}"
-        else:
-            base = hint
-        if isinstance(node, (Op, Call)) and (
-            (isinstance(node, Op) and node.op == "@") or (isinstance(node, Call) and base == hint)
-        ):
-            name = self._hoist(node, hint, scope, guard)
-        else:
-            name = self._free(base if base != hint else f"{hint}_x", scope, guard)
-            self._tensor(node, scope.full(name), name, scope, guard)
+        if not isinstance(node, Call) and not (isinstance(node, Op) and node.op == "@"):
+            name = self._free(f"{hint}_map", scope, guard)
+            self._tensor(node, scope.full(name), hint, scope, guard)
             scope.bindings[name] = scope.full(name)
+        else:
+            name = self._hoist(node, hint, scope, guard)
         full = str(scope.bindings[name])
         return full, self.values.read(full, name, guard, node.span)
 
     def _free(self, base: str, scope: Scope, guard: BuildExpr) -> str:
-        name, n = base, 2
-        while (old := self.values.table.get(scope.full(name))) and old.defined & self.samples.mask(guard):
+        name, n, mask = base, 2, self.samples.mask(guard)
+        while self._reserved.get(scope.full(name), 0) & mask:
             name, n = f"{base}_{n}", n + 1
+        self._reserved[scope.full(name)] = self._reserved.get(scope.full(name), 0) | mask
         return name
 
     def _inline(
@@ -395,7 +388,7 @@ class Resolver:
                 defined,
             )
             return give_up()
-        path = self._instance(label, name if len(targets) > 1 else f"{hint}_{name}", scope)
+        path = self._instance(label, f"{hint}_{name}", scope)
         inner = Scope(path, name, guard)
         reads = replace(scope, bindings=dict(scope.bindings))
         for param, arg in zip(called.params, node.args, strict=True):

@@ -22,6 +22,7 @@ from monoc.expr.ir import (
     IndexSum,
     IndexTerm,
     IndexVar,
+    Local,
     Reduce,
     ReduceOp,
     Round,
@@ -35,7 +36,7 @@ from monoc.spec.buildexpr import BuildAny, BuildExpr, BuildName
 from monoc.spec.builds import Samples
 from monoc.spec.constants import FoldError, fold, round_f32
 from monoc.spec.names import NameKind, Names
-from monoc.spec.program import ValueType
+from monoc.spec.program import ScalarFunction, ValueType
 
 __all__ = ["SCALAR_FUNCTIONS", "IndexScope", "Lookup", "Scalars", "UnloweredError"]
 
@@ -204,6 +205,22 @@ class Scalars:
             return None
         assert isinstance(folded, Const)
         return folded.value
+
+    def function(self, fn: FnDef) -> ScalarFunction | None:
+        """``fn`` over locals of its parameters' names; None (reported) where it is faulty."""
+
+        def no_value(name: str, span: Span) -> tuple[str, ValueType]:
+            self._fail(Code.EXPRESSION, "a scalar function reads no tensors", span, "pass the element in")
+
+        params = {p.name: Local(p.name, span=p.span) for p in fn.params}
+        self._expanding.append(fn.name.name)
+        try:
+            body = self.expr(self.lower(fn.body, IndexScope(), no_value, params), fn.body.span)
+        except UnloweredError:
+            return None
+        finally:
+            self._expanding.pop()
+        return ScalarFunction(fn.name.name, tuple(params), body)
 
     def _name(self, node: Name, scope: IndexScope, params: Mapping[str, Fraction | Expr] | None) -> Fraction | Expr:
         if params is not None and node.name in params:

@@ -36,7 +36,7 @@ FORMATS: dict[str, tuple[DType, bool]] = {
     "mxfp4": (DType.E2M1X2, True),
 }
 _SHARDS = ("replicated", "rows", "columns", "partial")
-_KEYS = ("dtype", "shape", "host_shape", "shard", "layout", "interleave", "scale", "when")
+_KEYS = ("dtype", "shape", "padded", "host_shape", "shard", "layout", "interleave", "scale", "when")
 _SCALE_COLUMNS = 8  # columns of E8M0 codes are padded to this in Layout.SHUFFLE_SCALE
 
 
@@ -69,7 +69,18 @@ class TensorSection:
         if dtype is None or shape is None:
             return None
         element, scaled = FORMATS[dtype]
-        scale = self._scale(name, f, shape) if scaled else None
+        stored = self._shape(f, "padded") or shape
+        if len(stored) != len(shape) or any(
+            a.size is None or b.size is None for a, b in zip(stored, shape, strict=False) if a != b
+        ):
+            self.reader.diagnostics.error(
+                Code.RANK,
+                f"`padded` of `{name}` has other axes than `shape`",
+                f.at("padded"),
+                "pad the sizes, axis by axis",
+            )
+            stored = shape
+        scale = self._scale(name, f, stored) if scaled else None
         if not scaled and f.has("scale"):
             self.reader.diagnostics.error(
                 Code.SCALE_SHAPE, f"tensor `{name}` is {dtype}, which has no scales", f.at("scale"),
@@ -89,9 +100,20 @@ class TensorSection:
                 Code.LAYOUT, f"{role} `{name}` has layout {layout}", f.at("layout"),
                 f"caches, and only they, have the layout `{Layout.FP8_DS_MLA}`",
             )  # fmt: skip
-        host = self._shape(f, "host_shape") or _stored(shape, element)
+        host = self._shape(f, "host_shape") or _held(stored, element)
         return TensorDecl(
-            name, role, element, shape, host, self._sharding(shard, shape, f), layout, interleave, scale, guard, span
+            name,
+            role,
+            element,
+            shape,
+            stored,
+            host,
+            self._sharding(shard, shape, f),
+            layout,
+            interleave,
+            scale,
+            guard,
+            span,
         )
 
     def _guard(self, f: Fields) -> BuildExpr:
@@ -169,9 +191,18 @@ class TensorSection:
         for t in self.tensors:
             span = t.span or Span("", 1, 1)
             self._check_host_shape(t, span, samples)
+            for a, b in zip(t.shape, t.stored, strict=True):
+                if a.size is None or b.size is None:
+                    continue
+                short = [(y, x) for x, y in zip(samples.values(a.size), samples.values(b.size), strict=True) if y < x]
+                if short:
+                    self.reader.diagnostics.error(
+                        Code.SHAPE, f"`padded` of `{t.name}` is {short[0][0]} where `shape` is {short[0][1]}", span,
+                        "the padded size is the larger one",
+                    )  # fmt: skip
             if t.scale is None:
                 continue
-            sizes = [e.size for e in t.shape if e.size is not None]
+            sizes = [e.size for e in t.stored if e.size is not None]
             for axis, side, what in ((-2, t.scale.block[0], "rows"), (-1, t.scale.block[1], "columns")):
                 bad = next((v for v in samples.values(sizes[axis]) if v % side), None)
                 if bad is not None:
@@ -201,11 +232,11 @@ class TensorSection:
                 )  # fmt: skip
 
     def _check_host_shape(self, t: TensorDecl, span: Span, samples: Samples) -> None:
-        if t.host_shape == _stored(t.shape, t.dtype):
+        if t.host_shape == _held(t.stored, t.dtype):
             return
         a, b = (
             [samples.values(e.size) for e in shape if e.size is not None]
-            for shape in (_stored(t.shape, t.dtype), t.host_shape)
+            for shape in (_held(t.stored, t.dtype), t.host_shape)
         )
         if [_product(column) for column in zip(*a, strict=True)] != [
             _product(column) for column in zip(*b, strict=True)
@@ -223,7 +254,7 @@ def _product(values: tuple[int, ...]) -> int:
     return out
 
 
-def _stored(shape: tuple[Extent, ...], dtype: DType) -> tuple[Extent, ...]:
+def _held(shape: tuple[Extent, ...], dtype: DType) -> tuple[Extent, ...]:
     """The shape as torch holds it: packed pairs halve the last axis."""
     last = shape[-1]
     if dtype is not DType.E2M1X2 or last.size is None:
