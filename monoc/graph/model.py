@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import networkx as nx
 
 from monoc.expr.ir import Span
-from monoc.spec.buildexpr import BuildExpr
+from monoc.spec.buildexpr import BuildExpr, BuildInt
 from monoc.spec.program import MapStatement, Statement, ValueType
 
-__all__ = ["GraphError", "LayerGraph", "Operation"]
+__all__ = ["GraphError", "LayerGraph", "Operation", "View"]
 
 
 class GraphError(ValueError):
     """The statements of a launch do not form a graph of values; the message names the value and both statements."""
+
+
+ZERO = BuildInt(0)
 
 
 @dataclass(frozen=True)
@@ -49,14 +52,30 @@ class Operation:
 
 
 @dataclass(frozen=True)
+class View:
+    """Columns ``offset`` .. of value ``base``, or its axes grouped otherwise: no operation, the same bits."""
+
+    base: str
+    offset: BuildExpr = ZERO
+
+
+@dataclass(frozen=True)
 class LayerGraph:
     """The operations of launch ``launch`` in writing order; ``types``: the type of every value they touch;
-    ``outputs``: the values that leave the launch (outputs, what a later launch or the host reads)."""
+    ``outputs``: the values that leave the launch (outputs, what a later launch or the host reads);
+    ``views``: values that are parts of others, by name."""
 
     launch: str
     operations: tuple[Operation, ...]
     types: Mapping[str, ValueType] = field(compare=False)
     outputs: tuple[str, ...] = ()
+    views: Mapping[str, View] = field(default_factory=dict, compare=False)
+
+    def base(self, value: str) -> str:
+        """The value ``value`` is a part of, through all views."""
+        while value in self.views:
+            value = self.views[value].base
+        return value
 
     @cached_property
     def _graph(self) -> Any:
@@ -86,16 +105,17 @@ class LayerGraph:
         found: dict[str, tuple[Operation, ...]] = {}
         for op in self.operations:
             for value in op.reads:
-                found[value] = (*found.get(value, ()), op)
+                whole = self.base(value)
+                found[whole] = (*found.get(whole, ()), op)
         return found
 
     def producers(self, value: str) -> tuple[Operation, ...]:
         """The operations that write ``value``: several only where their guards exclude each other."""
-        return self._producers.get(value, ())
+        return self._producers.get(self.base(value), ())
 
     def consumers(self, value: str) -> tuple[Operation, ...]:
-        """The operations that read ``value``."""
-        return self._consumers.get(value, ())
+        """The operations that read ``value`` or a part of it."""
+        return self._consumers.get(self.base(value), ())
 
     def inputs(self) -> tuple[str, ...]:
         """Values no operation of the launch writes, in first-use order."""
@@ -120,5 +140,7 @@ class LayerGraph:
         return tuple(self.by_name[n] for n in names)
 
     def with_operations(self, operations: Iterable[Operation]) -> LayerGraph:
-        """The same launch with other operations."""
-        return LayerGraph(self.launch, tuple(operations), self.types, self.outputs)
+        """The same launch with other operations. Raises :class:`GraphError` if they form a cycle."""
+        made = replace(self, operations=tuple(operations))
+        made.topological()
+        return made
