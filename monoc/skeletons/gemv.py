@@ -215,7 +215,7 @@ class GemvParams:
             )
         if isinstance(self.epilogue, MxOut) and self.task_outputs % 32:
             raise ValueError(
-                f"stage {self.stage}: {self.task_outputs} outputs a task do not fill MXFP8 groups of 32; take more tiles"
+                f"stage {self.stage}: {self.task_outputs} outputs a task do not fill groups of 32; take more tiles"
             )
         if isinstance(self.epilogue, Partials) and self.activation:
             raise ValueError(f"stage {self.stage}: an activation needs whole sums, not partials")
