@@ -1,4 +1,4 @@
-"""The two latents of an MLA front: split-K partials summed, the query latent normed to MXFP8, the key-value record written."""
+"""The two latents of an MLA front: split-K partials summed, the query normed to MXFP8, the key-value record written."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["LatentNormParams", "NormedSegment"]
 class NormedSegment:
     """``y[t,c] = scale(value[t,c], rstd(sum over c of value^2), weights[c])`` over one segment of columns.
 
-    ``rstd``: a slot of the sum alone. ``scale`` reads ``value`` [t, c], ``rstd_value`` [t] and ``weights`` [c], and
-    rounds to bf16.
+    ``rstd``: a slot of the sum alone (none: the sum as it is). ``scale`` reads ``value`` [t, c], ``rstd_value`` [t]
+    and ``weights`` [c], and rounds to bf16.
     """
 
     columns: str
-    rstd: Slot
     scale: Slot
     value: str
+    rstd: Slot | None = None
     rstd_value: str = "rstd"
     weights: tuple[RowWeight, ...] = ()
 
@@ -89,7 +89,7 @@ class LatentNormParams:
         return self.record.call("x[turn]", "record_factor", "[turn]")
 
     def slots(self) -> tuple[Slot, ...]:
-        return tuple(dict.fromkeys(s for g in (self.latent, self.record) for s in (g.rstd, g.scale)))
+        return tuple(dict.fromkeys(s for g in (self.latent, self.record) for s in (g.rstd, g.scale) if s))
 
     def arguments(self) -> tuple[TensorArg, ...]:
         out = (TensorArg(self.out, "bf16", (self.tokens, self.latent.columns)),) if self.out else ()

@@ -55,18 +55,18 @@ class RowNormParams:
     region holds [token][streams][hidden / 2] and ``x[t,c] = value(...)`` of ``streams_value`` [t, stream, c] and, from
     region ``gates`` (fp32 words [token][``gate_count``], a unit a token), ``gates_value`` [t, k].
 
-    ``rstd``: a slot of the sum alone. ``scale`` reads ``row_value`` [t, c], ``rstd_value`` [t] and ``weights`` [c].
-    Outputs, each optional: ``out``, bf16 [tokens, hidden] in memory where ``out_when`` holds; ``rows``, a region of
-    bf16 rows (a unit a token); ``mx``, MXFP8 regions. ``hidden``: a multiple of 32. Sum order: a thread's columns,
-    eight at a time; lanes 1, 2, 4, ... apart; waves in order.
+    ``rstd``: a slot of the sum alone (none: the sum as it is). ``scale`` reads ``row_value`` [t, c], ``rstd_value``
+    [t] and ``weights`` [c]. Outputs, each optional: ``out``, bf16 [tokens, hidden] in memory where ``out_when``
+    holds; ``rows``, a region of bf16 rows (a unit a token); ``mx``, MXFP8 regions. ``hidden``: a multiple of 32. Sum
+    order: a thread's columns, eight at a time; lanes 1, 2, 4, ... apart; waves in order.
     """
 
     stage: str
     hidden: str
     row: str
     row_units: str
-    rstd: Slot
     scale: Slot
+    rstd: Slot | None = None
     weights: tuple[RowWeight, ...] = ()
     out: str = ""
     out_when: Formula = TRUE

@@ -41,6 +41,9 @@ class RowSliceParams:
     * S[t,s,c]`` for the ``mixes`` rows j of the fp32 weight (hi = bf16(w), lo = bf16(w - hi): both products exact in
     fp32), then the sum of S^2 and, with ``row_squares``, of h^2.
 
+    ``settled_region``: S handed on too, bf16 pairs [token][stream][hidden / 2], unit: a slice (for a norm stage that
+    collapses by gates not known yet).
+
     Slots: inputs are accesses of ``residual_value`` [t, stream, c], ``pending_value`` [t, c], ``settled_value``
     [t, stream, c] (collapse only) and ``coefficients`` [t, ...]; in ``fold`` the output's stream is variable
     ``stream_index``. ``pending``: bf16 [tokens, hidden] in memory, or with ``pending_region`` the all-reduce region of
@@ -69,6 +72,7 @@ class RowSliceParams:
     pending_value: str = "x"
     settled_value: str = "S"
     stream_index: str = "s"
+    settled_region: str = ""
     row_squares: bool = False
     vector: str = "4"
     tokens: str = "b.tokens"
@@ -132,11 +136,17 @@ class RowSliceParams:
             units=tasks,
             task_units=unit,
         )
+        streams = RegionWrite(
+            self.settled_region,
+            words=formula(f"{self.tokens} * {self.streams} * ({self.hidden} // 2)"),
+            units=tasks,
+            task_units=unit,
+        )
         stride = f"{self.streams} * {self.columns} // 2 + 4"
         return StageShape(
             tasks=tasks,
             lds=(LdsMember("slice", "i32", formula(f"{self.tokens} * ({stride})")),),
-            writes=((row,) if self.row else ()) + (partials,),
+            writes=((row,) if self.row else ()) + ((streams,) if self.settled_region else ()) + (partials,),
             reads=reads,
             weight_bytes=formula(f"4 * {self.mixes} * {self.streams} * {self.columns}"),
         )

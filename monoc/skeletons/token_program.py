@@ -143,7 +143,7 @@ class TokenProgramParams:
         return tuple(dict.fromkeys(found))
 
     def call(self, out: TokenOutput) -> str:
-        """The call of the slot of ``out`` on ``weight[..]`` and ``total[..]``, as :meth:`loads` and :meth:`sums` list them."""
+        """The slot of ``out`` called on ``weight[..]`` and ``total[..]``, numbered as in :meth:`loads` and :meth:`sums`."""
         loads, sums, arguments = self.loads(out), self.sums(out), []
         for given in out.slot.inputs:
             single = TokenOutput(

@@ -24,9 +24,11 @@ import numpy as np
 import monoc.device
 from monoc.build.isa import IsaResult, compile_isa
 from monoc.schedule.model import Form, RegionWrite, StageShape
+from monoc.sim.observe import Report
+from monoc.sim.simulator import Launch, Simulator
 from monoc.skeletons.base import render_stage
 
-__all__ = ["TAG", "Bench", "Placed", "evaluate", "from_bits", "to_bits"]
+__all__ = ["TAG", "Bench", "Outcome", "Placed", "evaluate", "from_bits", "to_bits"]
 
 TAG = 0x2B
 _DEVICE = tuple(sorted(p.stem for p in Path(monoc.device.__file__).parent.glob("[a-z]*.py")))
@@ -112,6 +114,43 @@ class _Place:
         return round_up(4 * self.words, 256) + (8 * self.units if self.form is Form.FLAG else 0)
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """What a run left behind."""
+
+    places: Mapping[str, _Place]
+    scratch: Sequence[np.ndarray]
+    peers: Sequence[np.ndarray]
+    reports: tuple[Report, ...]
+
+    @property
+    def executed(self) -> int:
+        """Wave instructions, all ranks."""
+        return sum(report.executed for report in self.reports)
+
+    def region(self, name: str, rank: int = 0) -> np.ndarray:
+        """The words (uint32) of a region; every one must have been handed off."""
+        place = self.places[name]
+        memory = (self.peers if place.form is Form.PEER else self.scratch)[rank]
+        at = place.offset // 4
+        if place.form in (Form.PAIR, Form.PEER):
+            pairs = memory[at : at + 2 * place.words].reshape(-1, 2)
+            missing = np.flatnonzero(pairs[:, 1] != TAG)
+            if missing.size:
+                raise AssertionError(f"{name}: {missing.size} words never put, the first at {missing[0]}")
+            return pairs[:, 0].copy()
+        if place.form is Form.FLAG:
+            flags = memory[place.flags // 4 : place.flags // 4 + 2 * place.units].reshape(-1, 2)
+            missing = np.flatnonzero((flags != (1, TAG)).any(1))
+            if missing.size:
+                raise AssertionError(f"{name}: {missing.size} units never done, the first {missing[0]}")
+        return memory[at : at + place.words].copy()
+
+
+def _address(value: Any) -> int:
+    return int(value.ctypes.data) if isinstance(value, np.ndarray) else int(value)
+
+
 @dataclass
 class Bench:
     """Stages in launch order, built for ``dims`` (constants) and ``build`` (fields of ``b``).
@@ -149,7 +188,8 @@ class Bench:
         at = {False: 0, True: 0}
         for name in dict.fromkeys(r for s in self.stages for r in s.regions):
             if name in writes:
-                words, units = self.number(writes[name].words), self.number(writes[name].units)
+                copies = self.number(writes[name].copies)
+                words, units = self.number(writes[name].words) * copies, self.number(writes[name].units)
                 default = Form.PEER if writes[name].default is Form.PEER else self.form
             else:
                 words, units = self.external[name]
@@ -258,3 +298,60 @@ class Bench:
         """The kernels of the launch: one, or one a stage where a region is in barrier form."""
         launches = ["bench"] if self.merged else [f"bench_{s.name}" for s in self.stages]
         return [compile_isa(getattr(self.module, f"launch_{n}"), (0,) * len(self.names), arch) for n in launches]
+
+    # ------------------------------------------------------------ running
+
+    def run(
+        self,
+        inputs: Sequence[Mapping[str, Any]],
+        given: Sequence[Mapping[str, np.ndarray]] = (),
+        *,
+        seed: int = 0,
+        threads: int | None = None,
+    ) -> Outcome:
+        """The launch on the simulator: one mapping of kernel arguments (arrays, written in place, or ints) a rank.
+
+        ``given``: the words (uint32) of regions no stage here writes, a mapping a rank, as if handed off in this
+        launch. Peer regions of ``given`` hold what the ranks have pushed to that rank.
+        """
+        given = given or [{} for _ in inputs]
+        simulator = Simulator("gfx950", ranks=len(inputs), seed=seed, threads=threads)
+        scratch = [np.zeros(self.scratch_bytes // 4, np.uint32) for _ in inputs]
+        peers = [np.zeros(self.peer_bytes // 4, np.uint32) for _ in inputs]
+        table = np.array([p.ctypes.data for p in peers], np.uint64)
+        simulator.register(None, table, name="peers")
+        known: set[int] = {table.ctypes.data}
+        for rank, arguments in enumerate(inputs):
+            simulator.register(rank, scratch[rank], name="scratch")
+            simulator.register(None, peers[rank], name=f"peer buffer {rank}")
+            for name, value in arguments.items():
+                if isinstance(value, np.ndarray) and value.ctypes.data not in known:
+                    known.add(value.ctypes.data)
+                    simulator.register(rank, value, name=name)
+            for name, words in given[rank].items():
+                self._hand_off(self.places[name], words, scratch[rank], peers[rank])
+        reports = []
+        for result in self.compile():
+            program = simulator.load(result.text)
+            launches = {}
+            for rank, arguments in enumerate(inputs):
+                own = {"scratch": scratch[rank], "own": peers[rank], "peers": table, "tag": TAG, **arguments}
+                values = [_address(own[name]) for name in self.names]
+                launches[rank] = Launch(program, values, grid=(self.grid, 1, 1))
+            reports.append(simulator.launch(launches))
+        return Outcome(self.places, scratch, peers, tuple(reports))
+
+    def _hand_off(self, place: _Place, words: np.ndarray, scratch: np.ndarray, peers: np.ndarray) -> None:
+        memory = peers if place.form is Form.PEER else scratch
+        words = np.ascontiguousarray(words).reshape(-1).view(np.uint32)
+        if words.size != place.words:
+            raise ValueError(f"the region has {place.words} words, {words.size} were given")
+        at = place.offset // 4
+        if place.form in (Form.PAIR, Form.PEER):
+            pairs = memory[at : at + 2 * place.words].reshape(-1, 2)
+            pairs[:, 0], pairs[:, 1] = words, TAG
+            return
+        memory[at : at + place.words] = words
+        if place.form is Form.FLAG:
+            flags = memory[place.flags // 4 : place.flags // 4 + 2 * place.units].reshape(-1, 2)
+            flags[:] = (1, TAG)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from harness import Bench, Placed
 
@@ -28,3 +29,45 @@ def test_compiles_lean(tmp_path: Path, ratio: int, fill: bool) -> None:
     (result,) = bench(tmp_path, 48, 512, 128, ratio, fill, 256).compile()
     assert result.resources.vgprs <= 64
     assert result.resources.scratch_bytes == 0
+
+
+@pytest.mark.parametrize(("ratio", "fill"), [(2, True), (0, True), (4, False), (1, True)])
+def test_entries(tmp_path: Path, ratio: int, fill: bool) -> None:
+    topk, width, tokens, block = 48, 24, 7, 16
+    rng = np.random.default_rng(ratio)
+    positions = np.array([0, 1, 5, 30, 500, 77, 200], np.int64)
+    slots = np.array([3, 9, -1, 40, 41, 2, 8], np.int64)
+    window = rng.integers(0, 1 << 20, (tokens, width)).astype(np.int32)
+    window_counts = np.minimum(positions + 1, width).astype(np.int32)
+    requests = np.array([0, 1, 1 << 29, 2, 0, 1, 2], np.int32)  # a padded row's request is anything
+    block_table = rng.integers(0, 1000, (3, 40)).astype(np.int32)
+    indices = rng.integers(0, 640, (tokens, topk)).astype(np.int32)
+    indices[3, 4] = -1
+    selected = np.where(slots >= 0, np.minimum((positions + 1) // ratio, topk) if ratio else 0, 0)
+    for t in range(tokens):
+        indices[t, selected[t] :] = 1 << 28  # never read as a row
+    inputs = {
+        "slots": slots,
+        "window": window,
+        "window_counts": window_counts,
+        "positions": positions,
+        "topk": indices,
+        "block_table": block_table,
+        "table_stride": 40,
+        "block": block,
+        "requests": requests,
+    }
+    out = bench(tmp_path, tokens, topk, width, ratio, fill)
+    words = out.run([inputs]).scratch[0].view(np.int32)
+    place = out.places["table"]
+    got = words[place.offset // 4 :][: 2 * place.words].reshape(-1, 2)[:, 0]
+    table, counts = got[: tokens * (topk + width)].reshape(tokens, -1), got[tokens * (topk + width) :]
+    for t in range(tokens):
+        n = int(selected[t])
+        rows = indices[t, :n]
+        pages = block_table[requests[t] if slots[t] >= 0 else 0, np.maximum(rows, 0) // block]
+        first = np.where(rows >= 0, (pages * block + rows % block) | np.int32(-(2**31)), -1)
+        want = np.concatenate([first, window[t, : window_counts[t] if slots[t] >= 0 else 0]])
+        assert counts[t] == want.size
+        assert np.array_equal(table[t, : want.size], want)
+        assert np.all(table[t, want.size :] == (-1 if fill else 0))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
-from harness import Bench, Placed
+from harness import Bench, Placed, from_bits, to_bits
+from reference import random_bf16
 
 from monoc.skeletons.rank_reduce import RankPushParams, RankReduceParams
 
@@ -23,3 +25,17 @@ def test_compiles_lean(tmp_path: Path, tokens: int, tp: int, hidden: int, column
     (result,) = bench(tmp_path, tokens, tp, hidden, columns).compile()
     assert result.resources.vgprs <= 128
     assert result.resources.scratch_bytes == 0
+
+
+@pytest.mark.parametrize(("tokens", "tp", "threads"), [(3, 2, 256), (5, 4, 512), (9, 8, 256)])
+def test_sums_in_rank_order(tmp_path: Path, tokens: int, tp: int, threads: int) -> None:
+    rng = np.random.default_rng(tokens)
+    parts = [random_bf16(rng, tokens, 256) for _ in range(tp)]
+    outs = [np.zeros((tokens, 256), np.uint16) for _ in range(tp)]
+    inputs = [{"part": parts[r], "rank": r, "out": outs[r]} for r in range(tp)]
+    bench(tmp_path, tokens, tp, threads=threads).run(inputs)
+    total = from_bits(parts[0])
+    for part in parts[1:]:
+        total = total + from_bits(part)
+    for out in outs:
+        assert np.array_equal(out, to_bits(total))
