@@ -104,7 +104,7 @@ def fetch_mx(cta: Any, region: Any, layout: MxRows, first: Any, rows: int, k0: A
     """Rows ``first`` .. + ``rows`` of an MXFP8 region, values ``k0`` .. + ``window``: LDS rows of values, then
     codes.
     """
-    if window == layout.k:  # a row is one span, padding included
+    if window == layout.k and layout.stride == layout.values + layout.codes:  # one span; nobody puts padding words
         return _fetch(cta, region, rows, layout.stride, lambda r, w: layout.value(first + r, w), 0, 4)
     codes = window // MX_GROUP
     values = _fetch(cta, region, rows, window // 4, lambda r, w: layout.value(first + r, k0 // 4 + w), 0, 4)
