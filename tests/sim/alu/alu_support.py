@@ -8,8 +8,26 @@ import numpy as np
 from monoc.sim import _core
 
 __all__ = [
-    "BF8", "FP4", "FP6", "FP8", "EDGES_F16", "EDGES_F32", "EDGES_F64", "EDGES_I32", "Minifloat", "bits32", "f32", "f64", "halves", "lane_mask", "pairs",
-    "registers", "run", "run64", "same_floats", "words64",
+    "BF8",
+    "EDGES_F16",
+    "EDGES_F32",
+    "EDGES_F64",
+    "EDGES_I32",
+    "FP4",
+    "FP6",
+    "FP8",
+    "Minifloat",
+    "bits32",
+    "f32",
+    "f64",
+    "halves",
+    "lane_mask",
+    "pairs",
+    "registers",
+    "run",
+    "run64",
+    "same_floats",
+    "words64",
 ]
 
 
@@ -47,7 +65,9 @@ def registers(source: Any, lanes: int) -> np.ndarray:
     return padded
 
 
-def run64(mnemonic: str, *sources: Any, old: Any = None, mask: np.ndarray | None = None, **modifiers: Any) -> tuple[np.ndarray, np.ndarray]:
+def run64(
+    mnemonic: str, *sources: Any, old: Any = None, mask: np.ndarray | None = None, **modifiers: Any
+) -> tuple[np.ndarray, np.ndarray]:
     """(registers [dwords, n], mask bits bool [n]) of an instruction on n lanes; `mask`: bool [n] carry or VCC in."""
     n = np.atleast_2d(np.asarray(sources[0])).shape[1]
     lanes = -(-n // 64) * 64
@@ -87,30 +107,35 @@ def same_floats(actual: np.ndarray, expected: np.ndarray) -> None:
     assert bad.size == 0, f"{bad.size} differ, first at {bad[0]}: {actual[bad[0]]!r} is not {expected[bad[0]]!r}"
 
 
-EDGES_F32 = np.array(
-    [0x00000000, 0x80000000, 0x00000001, 0x80000001, 0x007FFFFF, 0x00800000, 0x80800000, 0x33800000, 0x3EAAAAAB, 0x3F000000,
-     0x3F7FFFFF, 0x3F800000, 0xBF800000, 0x3F800001, 0x40490FDB, 0x4B000000, 0x4B800001, 0x4EFFFFFF, 0x4F000000, 0xCF000000, 0x4F800000,
-     0x5F000000, 0x7E967699, 0x7F7FFFFF, 0xFF7FFFFF, 0x7F800000, 0xFF800000, 0x7FC00000, 0xFFC00001, 0x7F800001], np.uint32,
-)
-EDGES_F16 = np.array(
-    [0x0000, 0x8000, 0x0001, 0x8001, 0x03FF, 0x0400, 0x1400, 0x3555, 0x3800, 0x3BFF, 0x3C00, 0xBC00, 0x3C01, 0x4248, 0x6400, 0x6801,
-     0x7BFF, 0xFBFF, 0x7C00, 0xFC00, 0x7E00, 0xFE01, 0x7C01], np.uint16,
-)
-EDGES_F64 = np.array(
-    [0, 1 << 63, 1, 0x000FFFFFFFFFFFFF, 0x0010000000000000, 0x3FE0000000000000, 0x3FEFFFFFFFFFFFFF, 0x3FF0000000000000,
-     0xBFF0000000000000, 0x400921FB54442D18, 0x41DFFFFFFFC00000, 0x41E0000000000000, 0xC1E0000000200000, 0x4330000000000001,
-     0x7FEFFFFFFFFFFFFF, 0x7FF0000000000000, 0xFFF0000000000000, 0x7FF8000000000000], np.uint64,
-)
-EDGES_I32 = np.array(
-    [0, 1, 2, 5, 31, 32, 33, 0x7F, 0x80, 0xFF, 0x7FFF, 0x8000, 0xFFFF, 0x10000, 0x7FFFFF, 0x800000, 0xFFFFFF, 0x1000000, 0x55555555,
-     0xAAAAAAAA, 0x7FFFFFFF, 0x80000000, 0x80000001, 0xFFFFFFFE, 0xFFFFFFFF], np.uint32,
-)
+# fmt: off
+EDGES_F32 = np.array([
+    0x00000000, 0x80000000, 0x00000001, 0x80000001, 0x007FFFFF, 0x00800000, 0x80800000, 0x33800000,
+    0x3EAAAAAB, 0x3F000000, 0x3F7FFFFF, 0x3F800000, 0xBF800000, 0x3F800001, 0x40490FDB, 0x4B000000,
+    0x4B800001, 0x4EFFFFFF, 0x4F000000, 0xCF000000, 0x4F800000, 0x5F000000, 0x7E967699, 0x7F7FFFFF,
+    0xFF7FFFFF, 0x7F800000, 0xFF800000, 0x7FC00000, 0xFFC00001, 0x7F800001,
+], np.uint32)
+EDGES_F16 = np.array([
+    0x0000, 0x8000, 0x0001, 0x8001, 0x03FF, 0x0400, 0x1400, 0x3555, 0x3800, 0x3BFF, 0x3C00, 0xBC00,
+    0x3C01, 0x4248, 0x6400, 0x6801, 0x7BFF, 0xFBFF, 0x7C00, 0xFC00, 0x7E00, 0xFE01, 0x7C01,
+], np.uint16)
+EDGES_F64 = np.array([
+    0, 1 << 63, 1, 0x000FFFFFFFFFFFFF, 0x0010000000000000, 0x3FE0000000000000, 0x3FEFFFFFFFFFFFFF,
+    0x3FF0000000000000, 0xBFF0000000000000, 0x400921FB54442D18, 0x41DFFFFFFFC00000,
+    0x41E0000000000000, 0xC1E0000000200000, 0x4330000000000001, 0x7FEFFFFFFFFFFFFF,
+    0x7FF0000000000000, 0xFFF0000000000000, 0x7FF8000000000000,
+], np.uint64)
+EDGES_I32 = np.array([
+    0, 1, 2, 5, 31, 32, 33, 0x7F, 0x80, 0xFF, 0x7FFF, 0x8000, 0xFFFF, 0x10000, 0x7FFFFF, 0x800000,
+    0xFFFFFF, 0x1000000, 0x55555555, 0xAAAAAAAA, 0x7FFFFFFF, 0x80000000, 0x80000001, 0xFFFFFFFE,
+    0xFFFFFFFF,
+], np.uint32)
+# fmt: on
 
 
 class Minifloat:
     """A small float format as the sorted list of its finite magnitudes: conversion by search, without bit tricks.
 
-    `top`: code of the largest finite number; `overflow`: code of what lies beyond (the same as `top` where it saturates).
+    `top`: code of the largest finite number; `overflow`: code of what lies beyond (`top` again where it saturates).
     """
 
     def __init__(self, exponent_bits: int, mantissa_bits: int, bias: int, top: int, overflow: int, nan: int) -> None:
@@ -121,7 +146,9 @@ class Minifloat:
         one = float(1 << mantissa_bits)
         values = np.where(e == 0, m / one * 2.0 ** (1 - bias), (1 + m / one) * 2.0 ** (e - bias))
         # One more step beyond the top decides what still rounds down to it.
-        self.magnitudes = values[: top + 2] if top + 1 < self.sign else np.append(values, 2 * values[top] - values[top - 1])
+        self.magnitudes = (
+            values[: top + 2] if top + 1 < self.sign else np.append(values, 2 * values[top] - values[top - 1])
+        )
         positive = np.where(codes <= top, values, np.where((overflow != nan) & (codes == overflow), np.inf, np.nan))
         self.values = np.concatenate([positive, -positive])
 

@@ -47,14 +47,18 @@ FLOAT: dict[str, Callable[..., np.ndarray]] = {
 @pytest.mark.parametrize("width", [16, 32, 64])
 def test_integers(prefix: str, width: int) -> None:
     sign = 1 << (width - 1)
-    edges = np.array(sorted({int(x) & ((1 << width) - 1) for x in EDGES_I32} | {sign, sign - 1, sign + 1, 2 * sign - 1}), np.uint64)
+    edges = np.array(
+        sorted({int(x) & ((1 << width) - 1) for x in EDGES_I32} | {sign, sign - 1, sign + 1, 2 * sign - 1}), np.uint64
+    )
     unsigned = edges.astype({16: np.uint16, 32: np.uint32, 64: np.uint64}[width])
     a, b = pairs(unsigned)
     operands = (words64(a), words64(b)) if width == 64 else (a.astype(np.uint32), b.astype(np.uint32))
     for name, predicate in INTEGER.items():
         np.testing.assert_array_equal(lane_mask(f"{prefix}{name}_u{width}", *operands), predicate(a, b))
         signed = {16: np.int16, 32: np.int32, 64: np.int64}[width]
-        np.testing.assert_array_equal(lane_mask(f"{prefix}{name}_i{width}", *operands), predicate(a.view(signed), b.view(signed)))
+        np.testing.assert_array_equal(
+            lane_mask(f"{prefix}{name}_i{width}", *operands), predicate(a.view(signed), b.view(signed))
+        )
 
 
 @pytest.mark.parametrize("prefix", ["v_cmp_", "v_cmpx_"])

@@ -96,7 +96,11 @@ def test_fma_is_rounded_once() -> None:
     q = rng.standard_normal(3000).astype(np.float32)
     r = (-p * q * (1 + rng.integers(-2, 3, 3000) * 2.0**-24)).astype(np.float32)
     tie = np.float32(2.0) ** rng.integers(-30, 30, 3000).astype(np.float32)
-    x, y, z = np.concatenate([a, p, p]), np.concatenate([b, q, tie]), np.concatenate([c, r, (p * tie * 2.0**24).astype(np.float32)])
+    x, y, z = (
+        np.concatenate([a, p, p]),
+        np.concatenate([b, q, tie]),
+        np.concatenate([c, r, (p * tie * 2.0**24).astype(np.float32)]),
+    )
     want = exact_fma(x, y, z)
     same_floats(f32(run("v_fma_f32", x, y, z)), want)
     same_floats(f32(run("v_fmac_f32", x, y, old=z)), want)
@@ -106,7 +110,14 @@ def test_fma_is_rounded_once() -> None:
 
 def test_fma_special_values() -> None:
     inf, nan = np.float32(np.inf), np.float32(np.nan)
-    cases = [(inf, 0, 1, nan), (inf, 1, -inf, nan), (inf, 2, inf, inf), (nan, 1, 1, nan), (1, 1, -inf, -inf), (3e38, 3e38, -inf, -inf)]
+    cases = [
+        (inf, 0, 1, nan),
+        (inf, 1, -inf, nan),
+        (inf, 2, inf, inf),
+        (nan, 1, 1, nan),
+        (1, 1, -inf, -inf),
+        (3e38, 3e38, -inf, -inf),
+    ]
     a, b, c, want = (np.array(x, np.float32) for x in zip(*cases, strict=True))
     same_floats(f32(run("v_fma_f32", a, b, c)), want)
 
@@ -132,7 +143,12 @@ def test_three_operand_order(mnemonic: str) -> None:
 def test_rounding_to_integers() -> None:
     x = np.concatenate([EDGES_F32, bits32(np.arange(-5, 5.25, 0.25)), random_f32(3, 500)])
     with np.errstate(invalid="ignore"):
-        for mnemonic, function in (("v_trunc", np.trunc), ("v_ceil", np.ceil), ("v_floor", np.floor), ("v_rndne", np.rint)):
+        for mnemonic, function in (
+            ("v_trunc", np.trunc),
+            ("v_ceil", np.ceil),
+            ("v_floor", np.floor),
+            ("v_rndne", np.rint),
+        ):
             same_floats(f32(run(f"{mnemonic}_f32", x)), function(f32(x)))
             wide = f32(x).astype(np.float64)
             same_floats(f64(run(f"{mnemonic}_f64", words64(wide))), function(wide))
@@ -150,7 +166,9 @@ def test_exponents_and_significands() -> None:
     wide = EDGES_F64.view(np.float64)
     mantissa64, exponent64 = np.frexp(wide)
     same_floats(f64(run("v_frexp_mant_f64", words64(wide))), np.where(np.isfinite(wide), mantissa64, wide))
-    np.testing.assert_array_equal(run("v_frexp_exp_i32_f64", words64(wide)).view(np.int32), np.where(np.isfinite(wide), exponent64, 0))
+    np.testing.assert_array_equal(
+        run("v_frexp_exp_i32_f64", words64(wide)).view(np.int32), np.where(np.isfinite(wide), exponent64, 0)
+    )
 
 
 def test_ldexp() -> None:

@@ -1,4 +1,4 @@
-"""16-bit integer instructions: values, saturation, halves picked by op_sel, what happens to the rest of the destination."""
+"""16-bit integer instructions: values, saturation, halves picked by op_sel, the rest of the destination."""
 
 from collections.abc import Callable
 

@@ -69,7 +69,15 @@ def perm(a: int, b: int, selector: int) -> int:
     result = 0
     for i in range(4):
         sel = selector >> 8 * i & 0xFF
-        byte = data[sel] if sel < 8 else (0xFF if data[signs[sel]] & 0x80 else 0) if sel in signs else 0 if sel == 12 else 0xFF
+        byte = (
+            data[sel]
+            if sel < 8
+            else (0xFF if data[signs[sel]] & 0x80 else 0)
+            if sel in signs
+            else 0
+            if sel == 12
+            else 0xFF
+        )
         result |= byte << 8 * i
     return result
 
@@ -109,7 +117,9 @@ TERNARY: dict[str, Callable[[int, int, int], int]] = {
     "v_lerp_u8": lambda a, b, c: sum(
         ((((a >> i) & 255) + ((b >> i) & 255) + ((c >> i) & 1)) >> 1) << i for i in range(0, 32, 8)
     ),
-    "v_ashr_pk_i8_i32": lambda a, b, c: (clamp(s32(a) >> (c & 31), -128, 127) & 255) | (clamp(s32(b) >> (c & 31), -128, 127) & 255) << 8,
+    "v_ashr_pk_i8_i32": lambda a, b, c: (
+        (clamp(s32(a) >> (c & 31), -128, 127) & 255) | (clamp(s32(b) >> (c & 31), -128, 127) & 255) << 8
+    ),
     "v_ashr_pk_u8_i32": lambda a, b, c: clamp(s32(a) >> (c & 31), 0, 255) | clamp(s32(b) >> (c & 31), 0, 255) << 8,
 }
 
@@ -140,7 +150,12 @@ def check(mnemonic: str, expected: Callable[..., int], sources: list[np.ndarray]
     actual = run(mnemonic, *sources, **modifiers)
     want = [expected(*(int(x) for x in operands)) & M32 for operands in zip(*sources, strict=True)]
     bad = np.flatnonzero(actual != np.array(want, np.uint32))
-    assert bad.size == 0, (mnemonic, [hex(int(s[bad[0]])) for s in sources], hex(int(actual[bad[0]])), hex(want[bad[0]]))
+    assert bad.size == 0, (
+        mnemonic,
+        [hex(int(s[bad[0]])) for s in sources],
+        hex(int(actual[bad[0]])),
+        hex(want[bad[0]]),
+    )
 
 
 @pytest.mark.parametrize("mnemonic", sorted(UNARY | BINARY | TERNARY))
@@ -191,7 +206,10 @@ def test_bitop3_tables_of_the_sources_themselves() -> None:
 
 
 @pytest.mark.parametrize("clamped", [False, True])
-@pytest.mark.parametrize("mnemonic", ["v_add_co_u32", "v_sub_co_u32", "v_subrev_co_u32", "v_addc_co_u32", "v_subb_co_u32", "v_subbrev_co_u32"])
+@pytest.mark.parametrize(
+    "mnemonic",
+    ["v_add_co_u32", "v_sub_co_u32", "v_subrev_co_u32", "v_addc_co_u32", "v_subb_co_u32", "v_subbrev_co_u32"],
+)
 def test_carry(mnemonic: str, clamped: bool) -> None:
     a, b = pairs(EDGES_I32)
     carry = np.arange(a.size) % 3 == 0
@@ -234,7 +252,12 @@ def test_wide(operands: list[tuple[int, int, int]]) -> None:
 def test_sliding_sums_of_absolute_differences() -> None:
     window, reference, start = 0x1122334455667788, 0x00FF3055, 0xFFF0000100020003
     for mnemonic, masked in (("v_qsad_pk_u16_u8", False), ("v_mqsad_pk_u16_u8", True)):
-        lo, hi = run(mnemonic, words64(np.array([window], np.uint64)), np.array([reference], np.uint32), words64(np.array([start], np.uint64)))
+        lo, hi = run(
+            mnemonic,
+            words64(np.array([window], np.uint64)),
+            np.array([reference], np.uint32),
+            words64(np.array([start], np.uint64)),
+        )
         want = 0
         for j in range(4):
             total = (start >> 16 * j & 0xFFFF) + sad(window >> 8 * j & M32, reference, 8, masked)

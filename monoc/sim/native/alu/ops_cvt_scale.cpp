@@ -103,7 +103,7 @@ template <class Narrow, int bits_each>
   const u32 op_sel = ctx.mods->op_sel;
   MONOC_LANES {
     const f32 factor = scale_down(scale[i]);
-    put_pair<Narrow, bits_each>(r[i], a[i] * factor, b[i] * factor, op_sel, saturate);
+    put_pair<Narrow, bits_each>(r[i], canon(a[i] * factor), canon(b[i] * factor), op_sel, saturate);
   }
 }
 
@@ -117,7 +117,8 @@ template <class Narrow, int bits_each, class Wide>
   const Lanes* a = s[0];
   MONOC_LANES {
     const f32 factor = scale_down(scale[i]);
-    put_pair<Narrow, bits_each>(r[i], element<Wide>(a, i, 0) * factor, element<Wide>(a, i, 1) * factor, op_sel, saturate);
+    const f32 x = canon(element<Wide>(a, i, 0) * factor), y = canon(element<Wide>(a, i, 1) * factor);
+    put_pair<Narrow, bits_each>(r[i], x, y, op_sel, saturate);
   }
 }
 
@@ -130,7 +131,7 @@ template <class Narrow, class Wide>
   const u32 to = 8 * (ctx.mods->op_sel >> 2 & 3u);
   const Lanes* a = s[0];
   MONOC_LANES {
-    const f32 x = element<Wide>(a, i, 0) * scale_down(scale[i]);
+    const f32 x = canon(element<Wide>(a, i, 0) * scale_down(scale[i]));
     r[i] = (r[i] & ~(0xffu << to)) | Narrow::encode_sr(x, seed[i], saturate) << to;
   }
 }
@@ -144,8 +145,8 @@ template <class Wide>
   const Lanes* a = s[0];
   MONOC_LANES {
     const f32 factor = scale_down(scale[i]);
-    const u32 x = Fp4::encode_sr(element<Wide>(a, i, 0) * factor, seed[i], true);
-    const u32 y = Fp4::encode_sr(element<Wide>(a, i, 1) * factor, seed[i], true);
+    const u32 x = Fp4::encode_sr(canon(element<Wide>(a, i, 0) * factor), seed[i], true);
+    const u32 y = Fp4::encode_sr(canon(element<Wide>(a, i, 1) * factor), seed[i], true);
     r[i] = (r[i] & ~(0xffu << to)) | (x | y << 4) << to;
   }
 }
@@ -178,7 +179,7 @@ void all_to_six(Lanes* d, const Lanes* const* s, AluCtx&) {
     u32 out[7] = {};
     const f32 factor = scale_down(s[1]->v[i]);
     for (int j = 0; j < 32; ++j) {
-      const u64 code = Narrow::encode(element<Wide>(s[0] + j / 2, i, j % 2) * factor, true);
+      const u64 code = Narrow::encode(canon(element<Wide>(s[0] + j / 2, i, j % 2) * factor), true);
       const u64 window = code << (6 * j % 32);
       out[6 * j / 32] |= static_cast<u32>(window);
       out[6 * j / 32 + 1] |= static_cast<u32>(window >> 32);
