@@ -181,6 +181,11 @@ class Simulator:
         self._manifest = manifest
         self._machine.set_regions([] if manifest is None else [_region(manifest, region) for region in manifest])
 
+    def region_traffic(self) -> dict[tuple[int, str], tuple[int, int]]:
+        """(rank, region) -> (words or pairs stored, words first read by a CTA that did not write them), since `set_manifest`."""
+        regions = self._manifest or ()
+        return {(r.rank, r.name): t for r, t in zip(regions, self._machine.region_traffic(), strict=True)}
+
     def launch(self, launches: Mapping[int, Launch] | Iterable[tuple[int, Launch]] | Launch) -> Report:
         """Runs one launch a rank, all together, until every CTA has ended.
 

@@ -70,8 +70,16 @@ nb::dict result_dict(const Result& r) {
   nb::list findings, waiting, counts, bytes;
   for (const Finding& f : r.findings) {
     const OpText& t = f.program->texts[f.op];
-    findings.append(nb::make_tuple(f.kind, f.message, f.program->name, t.text, t.line, t.file, t.loc, f.rank, f.cta, f.wave, f.lane,
-                                   f.address, f.buffer));
+    nb::dict details;
+    std::string message = f.message;
+    size_t region = message.find('|'), text = message.find('|', region + 1);
+    if (f.kind == "handoff" && text != std::string::npos) {  // "violation|region|text", see handoff.cpp
+      details["violation"] = message.substr(0, region);
+      details["region"] = message.substr(region + 1, text - region - 1);
+      message = "region " + message.substr(region + 1, text - region - 1) + ": " + message.substr(text + 1);
+    }
+    findings.append(nb::make_tuple(f.kind, message, f.program->name, t.text, t.line, t.file, t.loc, f.rank, f.cta, f.wave, f.lane,
+                                   f.address, f.buffer, details));
   }
   for (const Waiting& w : r.waiting) {
     const OpText& t = w.program->texts[w.op];
@@ -132,9 +140,36 @@ nb::dict launch(Machine& machine, const std::vector<LaunchTuple>& launches, uint
   Result result;
   {
     nb::gil_scoped_release release;
-    result = machine.launch(all, options, nullptr);
+    result = machine.launch(all, options);
   }
   return result_dict(result);
+}
+
+using RegionTuple = std::tuple<std::string, uint64_t, uint64_t, int, int, int, std::vector<int>, bool, std::vector<int>, bool,
+                               std::vector<int>, bool, int, int, uint64_t>;
+
+void set_regions(Machine& machine, const std::vector<RegionTuple>& regions) {
+  if (regions.empty()) return machine.set_handoff(nullptr);
+  std::vector<RegionDeclaration> all;
+  for (const auto& [name, base, bytes, rank, kind, system, writers, some_writers, readers, some_readers, ranks, some_ranks, reads,
+                    flag, unit] : regions) {
+    RegionDeclaration d;
+    d.name = name;
+    d.base = base;
+    d.bytes = bytes;
+    d.rank = rank;
+    d.kind = kind;
+    d.system = system != 0;
+    // A list that allows nobody (given, but empty) holds an id no CTA has.
+    d.writers = some_writers && writers.empty() ? std::vector<int>{-1} : writers;
+    d.readers = some_readers && readers.empty() ? std::vector<int>{-1} : readers;
+    d.writer_ranks = some_ranks && ranks.empty() ? std::vector<int>{-1} : ranks;
+    d.reads = reads;
+    d.flag_region = flag;
+    d.unit_bytes = unit;
+    all.push_back(std::move(d));
+  }
+  machine.set_handoff(std::make_unique<Handoff>(std::move(all)));
 }
 
 nb::object written(Machine& machine, uint64_t base) {
@@ -191,6 +226,14 @@ void bind_machine(nb::module_& m) {
              return names;
            })
       .def("written", written)
+      .def("set_regions", set_regions)
+      .def("region_traffic",
+           [](const Machine& machine) {
+             std::vector<std::tuple<uint64_t, uint64_t>> all;
+             if (machine.handoff())
+               for (const RegionTraffic& t : machine.handoff()->traffic()) all.emplace_back(t.words_written, t.words_handed);
+             return all;
+           })
       .def("launch", launch);
   m.def("known_mnemonics", known_mnemonics);
   m.def("isa", [] { return std::string(alu::alu_isa()); });

@@ -145,7 +145,8 @@ void Machine::start(Cta& cta, ThreadContext& tc) {
   cta.started = true;
 }
 
-Result Machine::launch(std::vector<RankLaunch>& launches, const Options& options, Handoff* handoff) {
+Result Machine::launch(std::vector<RankLaunch>& launches, const Options& options) {
+  if (handoff_) handoff_->begin_launch();
   options_ = options;
   findings_.clear();
   abort_ = false;
@@ -215,7 +216,7 @@ Result Machine::launch(std::vector<RankLaunch>& launches, const Options& options
     tc->machine = this;
     tc->map = &map_;
     tc->id = t;
-    tc->handoff = handoff;
+    tc->handoff = handoff_.get();
     if (options.observe) {
       Observation& o = result.observations[size_t(t)];
       o.buffers.assign(size_t(map_.size()), {});

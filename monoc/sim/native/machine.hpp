@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "handoff.hpp"
 #include "program.hpp"
 #include "state.hpp"
 
@@ -77,8 +78,11 @@ class Machine {
   ~Machine();
   MemoryMap& map() { return map_; }
   int ranks() const { return ranks_; }
-  Result launch(std::vector<RankLaunch>& launches, const Options& options, Handoff* handoff);
+  Result launch(std::vector<RankLaunch>& launches, const Options& options);
   void add_finding(Finding finding);
+  // The hand-off regions; null turns their checks off.
+  void set_handoff(std::unique_ptr<Handoff> handoff) { handoff_ = std::move(handoff); }
+  Handoff* handoff() const { return handoff_.get(); }
   bool aborted() const { return abort_.load(std::memory_order_relaxed); }
   void abort() { abort_.store(true); }
 
@@ -89,6 +93,7 @@ class Machine {
   void reserve(size_t bytes);
 
   MemoryMap map_;
+  std::unique_ptr<Handoff> handoff_;
   int ranks_;
   Options options_;
   std::atomic<bool> abort_{false};
