@@ -182,7 +182,7 @@ class Simulator:
         self._machine.set_regions([] if manifest is None else [_region(manifest, region) for region in manifest])
 
     def region_traffic(self) -> dict[tuple[int, str], tuple[int, int]]:
-        """(rank, region) -> (words or pairs stored, words first read by a CTA that did not write them), since `set_manifest`."""
+        """(rank, region) -> (words or pairs stored, those read by a CTA that did not write them), since `set_manifest`."""
         regions = self._manifest or ()
         return {(r.rank, r.name): t for r, t in zip(regions, self._machine.region_traffic(), strict=True)}
 
