@@ -126,7 +126,7 @@ class Outcome:
     @property
     def executed(self) -> int:
         """Wave instructions, all ranks."""
-        return sum(report.executed for report in self.reports)
+        return sum(report.instructions for report in self.reports)
 
     def region(self, name: str, rank: int = 0) -> np.ndarray:
         """The words (uint32) of a region; every one must have been handed off."""

@@ -16,13 +16,12 @@ from monoc.expr.ir import (
     IndexSum,
     IndexVar,
     Local,
-    ReduceOp,
     Round,
     Unary,
     UnaryOp,
 )  # fmt: skip
 from monoc.expr.slot import Slot, SlotInput
-from monoc.skeletons.token_program import MatrixProgram, MatrixStep
+from monoc.skeletons.token_program import sinkhorn
 
 __all__ = ["COLLAPSE", "FOLD", "SCALE", "SINKHORN", "access", "add", "divided_rstd", "gates", "mul", "rstd", "scale"]
 
@@ -97,23 +96,7 @@ def gates(hidden: int) -> tuple[Slot, Slot, Slot]:
     return pre, post, comb
 
 
-def _step(name: str, result: Expr) -> Slot:
-    return Slot(name, (SlotInput("e"), SlotInput("total")), (), (result,), (name,))
-
-
-def _rcp(x: Expr) -> Expr:
-    return Unary(UnaryOp.RCP, x)
-
-
-_E, _TOTAL = Local("e"), Local("total")
-_EXP = _step("seam_exp", Unary(UnaryOp.EXP2, mul(Binary(BinaryOp.SUB, _E, _TOTAL), Const(_LOG2E))))
-_FIRST = _step("seam_first", Fma(_E, _rcp(_TOTAL), Const(_HC_EPS)))
-_NEXT = _step("seam_next", mul(_E, _rcp(add(_TOTAL, Const(_HC_EPS)))))
-SINKHORN = MatrixProgram(
-    (MatrixStep(_EXP, "row", ReduceOp.MAX), MatrixStep(_FIRST, "row"), MatrixStep(_NEXT, "column")),
-    (MatrixStep(_NEXT, "row"), MatrixStep(_NEXT, "column")),
-    "19",
-)
+SINKHORN = sinkhorn("seam_sinkhorn", 20, _HC_EPS)
 
 
 def scale(name: str, value: str, weight: str) -> Slot:
