@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
-from monoc.expr.ir import Access, Binary, BinaryOp, Const, Expr, Fma, Local, ReduceOp, Unary, UnaryOp
-from monoc.expr.slot import Slot, SlotInput
+from monoc.expr.ir import Access, ReduceOp
+from monoc.expr.slot import Slot
 from monoc.schedule.formula import formula
 from monoc.schedule.model import LdsMember, RegionRead, RegionWrite, StageShape, Units
 from monoc.skeletons.base import TensorArg
 from monoc.skeletons.inputs import SlotOperandError, index_text
 from monoc.skeletons.row_slice import partial_words
 
-__all__ = ["MatrixProgram", "MatrixStep", "TokenOutput", "TokenProgramParams", "TokenWeight", "sinkhorn"]
+__all__ = ["MatrixProgram", "MatrixStep", "TokenOutput", "TokenProgramParams", "TokenWeight"]
 
 
 @dataclass(frozen=True)
@@ -45,27 +44,6 @@ class MatrixProgram:
     first: tuple[MatrixStep, ...]
     loop: tuple[MatrixStep, ...] = ()
     iterations: str = "0"
-
-
-def sinkhorn(name: str, iterations: int, eps: float) -> MatrixProgram:
-    """The doubly normalised ``exp`` of a matrix of logits, rows first, ``iterations`` (at least 1) of both.
-
-    ``e = exp2((z - rowmax) * log2e)``; rows ``fma(e, rcp(rowsum), eps)``, columns ``e * rcp(colsum + eps)``; then rows
-    ``e * rcp(rowsum + eps)``, columns as before, again and again. ``name``: the slots' names start with it.
-    """
-    e, total = Local("e"), Local("total")
-
-    def step(part: str, result: Expr) -> Slot:
-        return Slot(f"{name}_{part}", (SlotInput("e"), SlotInput("total")), (), (result,), (f"{name}: {part}",))
-
-    shifted = Binary(BinaryOp.MUL, Binary(BinaryOp.SUB, e, total), Const(1.0 / math.log(2.0)))
-    exp = step("exp", Unary(UnaryOp.EXP2, shifted))
-    first = step("first_rows", Fma(e, Unary(UnaryOp.RCP, total), Const(eps)))
-    floored = Unary(UnaryOp.RCP, Binary(BinaryOp.ADD, total, Const(eps)))
-    scaled = step("scaled", Binary(BinaryOp.MUL, e, floored))
-    rows, columns = MatrixStep(scaled, "row"), MatrixStep(scaled, "column")
-    start = (MatrixStep(exp, "row", ReduceOp.MAX), MatrixStep(first, "row"), columns)
-    return MatrixProgram(start, (rows, columns), str(iterations - 1))
 
 
 @dataclass(frozen=True)
@@ -165,7 +143,7 @@ class TokenProgramParams:
         return tuple(dict.fromkeys(found))
 
     def call(self, out: TokenOutput) -> str:
-        """The slot of ``out`` called on ``weight[..]`` and ``total[..]``, numbered as :meth:`loads` and :meth:`sums` do."""
+        """The slot of ``out`` called on ``weight[..]`` and ``total[..]``, by :meth:`loads` and :meth:`sums`."""
         loads, sums, arguments = self.loads(out), self.sums(out), []
         for given in out.slot.inputs:
             single = TokenOutput(

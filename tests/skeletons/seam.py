@@ -21,7 +21,7 @@ from monoc.expr.ir import (
     UnaryOp,
 )  # fmt: skip
 from monoc.expr.slot import Slot, SlotInput
-from monoc.skeletons.token_program import sinkhorn
+from monoc.skeletons.token_program import MatrixProgram, MatrixStep
 
 __all__ = ["COLLAPSE", "FOLD", "SCALE", "SINKHORN", "access", "add", "divided_rstd", "gates", "mul", "rstd", "scale"]
 
@@ -94,6 +94,27 @@ def gates(hidden: int) -> tuple[Slot, Slot, Slot]:
     post = _gate("seam_post", 1, IndexSum((("s", 1),), 4), hidden, mul(_sigmoid(Local("v")), Const(2.0)))
     comb = _gate("seam_comb", 2, IndexSum((("r", 4), ("s", 1)), 8), hidden, Local("v"))
     return pre, post, comb
+
+
+def sinkhorn(name: str, iterations: int, eps: float) -> MatrixProgram:
+    """The doubly normalised ``exp`` of a matrix of logits, rows first, ``iterations`` (at least 1) of both.
+
+    ``e = exp2((z - rowmax) * log2e)``; rows ``fma(e, rcp(rowsum), eps)``, columns ``e * rcp(colsum + eps)``; then rows
+    ``e * rcp(rowsum + eps)``, columns as before, again and again. ``name``: the slots' names start with it.
+    """
+    e, total = Local("e"), Local("total")
+
+    def step(part: str, result: Expr) -> Slot:
+        return Slot(f"{name}_{part}", (SlotInput("e"), SlotInput("total")), (), (result,), (f"{name}: {part}",))
+
+    shifted = Binary(BinaryOp.MUL, Binary(BinaryOp.SUB, e, total), Const(1.0 / math.log(2.0)))
+    exp = step("exp", Unary(UnaryOp.EXP2, shifted))
+    first = step("first_rows", Fma(e, Unary(UnaryOp.RCP, total), Const(eps)))
+    floored = Unary(UnaryOp.RCP, Binary(BinaryOp.ADD, total, Const(eps)))
+    scaled = step("scaled", Binary(BinaryOp.MUL, e, floored))
+    rows, columns = MatrixStep(scaled, "row"), MatrixStep(scaled, "column")
+    start = (MatrixStep(exp, "row", ReduceOp.MAX), MatrixStep(first, "row"), columns)
+    return MatrixProgram(start, (rows, columns), str(iterations - 1))
 
 
 SINKHORN = sinkhorn("seam_sinkhorn", 20, _HC_EPS)
