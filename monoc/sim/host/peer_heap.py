@@ -13,7 +13,7 @@ import torch
 
 from monoc.sim.host.memory import DeviceMemory
 
-__all__ = ["PeerHeap"]
+__all__ = ["ActiveHeap", "PeerHeap"]
 
 _HANDLE = struct.Struct("<8sQQ40x")  # magic, address, serial: 64 bytes, the size of a hipIpcMemHandle_t
 _MAGIC = b"monocipc"
@@ -86,3 +86,23 @@ class PeerHeap:
     def gather_object_list_via_broadcast(self, group: Any, value: Any) -> list[Any]:
         """Every rank's `value`, in rank order; all ranks must call. `group` is not used: the ranks are threads."""
         return self._gather("gather_object_list_via_broadcast", value)
+
+
+class ActiveHeap:
+    """The heap of the simulation that runs now. Host modules import it once and keep it over several simulations."""
+
+    def __init__(self) -> None:
+        self._heaps: list[PeerHeap] = []
+
+    def enter(self, heap: PeerHeap) -> None:
+        """A simulation begins."""
+        self._heaps.append(heap)
+
+    def leave(self) -> None:
+        """The innermost simulation ends."""
+        self._heaps.pop()
+
+    def __getattr__(self, name: str) -> Any:
+        if not self._heaps:
+            raise RuntimeError(f"UncachedIpcHeap.{name}: the simulation this stand-in belongs to has ended")
+        return getattr(self._heaps[-1], name)

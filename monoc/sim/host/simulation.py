@@ -21,7 +21,7 @@ from monoc.sim.errors import UsageError
 from monoc.sim.host.cuda import DeviceProperties, cuda_stand_ins
 from monoc.sim.host.launches import LaunchInterceptor
 from monoc.sim.host.memory import DeviceMemory
-from monoc.sim.host.peer_heap import PeerHeap
+from monoc.sim.host.peer_heap import ActiveHeap, PeerHeap
 from monoc.sim.host.rendezvous import Rendezvous
 from monoc.sim.host.torch_mode import DeviceMode
 
@@ -30,6 +30,8 @@ __all__ = ["Engine", "SimulatedHost", "ThreadGroup", "simulate"]
 Result = TypeVar("Result")
 
 _PEER_MODULE = "aiter.ops.flydsl.quick_allreduce_int4_ipc"
+# One object a process: modules imported in one simulation keep the name they imported and meet it again in the next.
+_ACTIVE_HEAP = ActiveHeap()
 
 
 @runtime_checkable
@@ -193,7 +195,7 @@ def _peer_module(heap: PeerHeap) -> Iterator[None]:
     """`from aiter.ops.flydsl.quick_allreduce_int4_ipc import UncachedIpcHeap` gives the simulated heap."""
     before = dict(sys.modules)
     module = types.ModuleType(_PEER_MODULE)
-    module.UncachedIpcHeap = heap  # type: ignore[attr-defined]
+    module.UncachedIpcHeap = _ACTIVE_HEAP  # type: ignore[attr-defined]
     added = [_PEER_MODULE]
     parts = _PEER_MODULE.split(".")
     for depth in range(1, len(parts)):
@@ -204,9 +206,11 @@ def _peer_module(heap: PeerHeap) -> Iterator[None]:
             sys.modules[name] = package
             added.append(name)
     sys.modules[_PEER_MODULE] = module
+    _ACTIVE_HEAP.enter(heap)
     try:
         yield
     finally:
+        _ACTIVE_HEAP.leave()
         for name in added:
             if name in before:
                 sys.modules[name] = before[name]

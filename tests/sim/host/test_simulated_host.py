@@ -205,6 +205,18 @@ def test_peer_heap() -> None:
         assert shared == []  # freed before anybody looked
 
 
+def test_an_imported_heap_serves_later_simulations_too() -> None:
+    with simulate(Recorder()):
+        from aiter.ops.flydsl.quick_allreduce_int4_ipc import UncachedIpcHeap as Heap
+
+        first = Heap.alloc_uncached(64)
+    with pytest.raises(RuntimeError, match="has ended"):
+        Heap.free_device_mem(first)
+    with simulate(Recorder()) as host:
+        Heap.alloc_uncached(128)
+        assert [a.name for a in host.memory if a.shared] == ["peer heap of rank 0"]
+
+
 def test_the_thread_group_sets_up_monocs_peer_buffers() -> None:
     from monoc.host.peer import PeerBuffer
 
