@@ -59,7 +59,7 @@ def environment() -> jinja2.Environment:
 def launch_arguments(launch: Launch) -> tuple[str, ...]:
     """The kernel's arguments in order: its stages' tensors as they first appear, then :data:`LAUNCH_ARGUMENTS`."""
     tensors = dict.fromkeys(a.name for stage in launch.stages for a in stage.params.arguments())
-    return (*tensors, *LAUNCH_ARGUMENTS)
+    return tuple(dict.fromkeys((*tensors, *LAUNCH_ARGUMENTS)))
 
 
 def _call(stage: Stage) -> _Call:

@@ -13,7 +13,7 @@ A word is 32 bits; a unit is the part of a region one flag announces; sizes and 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 from typing import NamedTuple
@@ -282,6 +282,11 @@ def epoch_bytes() -> int:
 def timeline_points(launch: str) -> int:
     """Clock stamps a CTA of a timeline build writes: the start, then one a stage, run or not."""
     return 1 + STAGE_COUNTS[launch]
+
+
+def with_flags(b: Plan, **flags: bool) -> Plan:
+    """Build b with options (FLAGS) set."""
+    return replace(b, **flags)
 
 
 def symbol(b: Plan, launch: str) -> str:
