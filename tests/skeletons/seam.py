@@ -16,6 +16,7 @@ from monoc.expr.ir import (
     IndexSum,
     IndexVar,
     Local,
+    ReduceOp,
     Round,
     Unary,
     UnaryOp,
