@@ -24,9 +24,10 @@ class ExpertUpParams:
     hidden / 32] in ``shuffle_scale`` order. ``inter``: a rank's real intermediate columns (a multiple of 32), stored
     as ``padded`` (a multiple of 128) with zero weights past them, which are not read.
     ``activation(gate, up)``: a slot of two inputs. ``rule``: the MXFP8 rule of the result, "V" or "M".
-    ``mid``: region of one MXFP8 row of ``padded`` values a pick, in pick-table order; a task a unit.
+    ``mid``: region of one MXFP8 row of ``padded`` values a pick, in pick-table order; its units are (pick tile, part
+    of the columns). Every CTA has one task, if only to sort the picks: units i, i + ``grid``, ... as far as there are.
 
-    Knobs: ``groups`` (1, 2, 4: groups of 32 columns a task; the waves split K ``waves / (2 * groups)`` ways), ``depth``
+    Knobs: ``groups`` (1, 2, 4: groups of 32 columns a unit; the waves split K ``waves / (2 * groups)`` ways), ``depth``
     (pairs of K steps a wave has in flight: 17 registers each). ``hidden``: a multiple of 256.
     """
 
@@ -48,6 +49,7 @@ class ExpertUpParams:
     copies: str = "1"
     tokens: str = "b.tokens"
     threads: str = "THREADS"
+    grid: str = "GRID"
     template: str = "expert_up"
 
     def slots(self) -> tuple[Slot, ...]:
@@ -60,7 +62,7 @@ class ExpertUpParams:
 
     @property
     def parts(self) -> str:
-        """Tasks of one tile of picks."""
+        """Units of one tile of picks."""
         return f"cdiv({self.inter} // 32, {self.groups})"
 
     def arguments(self) -> tuple[TensorArg, ...]:
@@ -71,11 +73,11 @@ class ExpertUpParams:
         )
 
     def describe(self) -> StageShape:
-        tasks = formula(f"{max_tiles(self.tokens, self.topk, self.experts)} * {self.parts}")
+        units = f"({max_tiles(self.tokens, self.topk, self.experts)} * {self.parts})"
         row_words = f"(({mx_row_words(self.hidden)}) // 8 * 2 + 1) * 4"  # an odd number of 16-byte pieces
         everyone = Units(formula("0"), formula(self.tokens))
         return StageShape(
-            tasks=tasks,
+            tasks=formula(self.grid),
             lds=(
                 *pick_members(self.tokens, self.topk, self.experts),
                 LdsMember("rows", "i32", formula(f"min({self.tokens}, 16) * {row_words}")),
@@ -86,10 +88,17 @@ class ExpertUpParams:
                 RegionWrite(
                     self.mid,
                     words=formula(f"{self.tokens} * {self.topk} * {mx_row_words(self.padded)}"),
-                    units=tasks,
-                    task_units=Units(formula("i", task=True)),
+                    units=formula(units),
+                    task_units=Units(
+                        formula("i", task=True),
+                        formula(f"max(0, cdiv({units} - i, {self.grid}))", task=True),
+                        formula(self.grid),
+                    ),
                     counted=True,
                 ),
             ),
-            weight_bytes=formula(f"64 * {self.groups} * ({self.hidden} // 2 + {self.hidden} // 32)", task=True),
+            weight_bytes=formula(
+                f"64 * {self.groups} * ({self.hidden} // 2 + {self.hidden} // 32) * max(0, cdiv({units} - i, {self.grid}))",
+                task=True,
+            ),
         )

@@ -39,7 +39,7 @@ def bench(
     external = {"route_table": (2 * tokens * topk * 2, tokens), "x8": (tokens * row_words(hidden), tokens)}
     build = {"tokens": tokens, "groups": groups, "depth": depth}
     return Bench(
-        [Placed(UP, 3)], {**dims, "THREADS": threads}, build, tmp, grid, threads, form, external=external
+        [Placed(UP, 3)], {**dims, "THREADS": threads, "GRID": grid}, build, tmp, grid, threads, form, external=external
     )
 
 
@@ -61,10 +61,10 @@ def x8_words(values: np.ndarray, codes: np.ndarray) -> np.ndarray:
     return out
 
 
-@pytest.mark.parametrize(("tokens", "groups", "depth"), [(1, 1, 5), (16, 2, 5), (48, 1, 4)])
+@pytest.mark.parametrize(("tokens", "groups", "depth"), [(1, 1, 5), (16, 2, 3), (48, 1, 5)])
 def test_compiles_lean(tmp_path: Path, tokens: int, groups: int, depth: int) -> None:
     (result,) = bench(tmp_path, tokens, 5120, 576, 384, 6, groups, depth, Form.FLAG, 256).compile()
-    assert result.resources.vgprs <= 160
+    assert result.resources.vgprs <= 192
     assert result.resources.scratch_bytes == 0
     assert result.resources.lds_bytes <= 160 * 1024
 
