@@ -1,4 +1,4 @@
-"""MXFP8 in numpy and torch, written from the formats' definitions (OCP e4m3, E8M0 block scales), not from the device code."""
+"""MXFP8 in numpy and torch, from the definitions of the formats (OCP e4m3, E8M0 block scales)."""
 
 from __future__ import annotations
 
@@ -23,13 +23,16 @@ def e8m0(codes: np.ndarray) -> np.ndarray:
 
 
 def quantise(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """f32 rows [n, k] as (e4m3 bytes [n, k], E8M0 codes [n, k / 32]) by rule V: the smallest power of two not below
-    RN(max(amax, 2^-126) / 448), clamped to codes 0 .. 254; values clamped to +-448."""
+    """f32 rows [n, k] as (e4m3 bytes [n, k], E8M0 codes [n, k / 32]) by rule V.
+
+    The code: of q = RN(max(amax, 2^-126) / 448) the exponent field, plus one if its mantissa is not zero, clamped to
+    0 .. 254 (so 1 for a zero group, whose q is denormal); values are clamped to +-448.
+    """
     n, k = x.shape
     groups = x.astype(np.float32).reshape(n, k // 32, 32)
     q = np.maximum(np.abs(groups).max(-1), np.float32(2.0**-126)) / np.float32(448)
-    mantissa, exponent = np.frexp(q.astype(np.float64))  # q = mantissa * 2^exponent, mantissa in [1/2, 1)
-    codes = np.clip(np.where(mantissa == 0.5, exponent - 1, exponent) + 127, 0, 254).astype(np.uint8)
+    bits = q.view(np.uint32)
+    codes = np.clip((bits >> 23) + ((bits & 0x7FFFFF) != 0), 0, 254).astype(np.uint8)
     scaled = groups.astype(np.float64) * np.exp2(127.0 - codes.astype(np.float64))[..., None]
     return e4m3(np.clip(scaled, -448, 448).astype(np.float32)).reshape(n, k), codes
 
