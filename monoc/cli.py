@@ -6,8 +6,9 @@ Exit codes: 0 good, 1 the command found something (:class:`~monoc.diagnostics.Ex
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from importlib import import_module
-from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,27 +16,41 @@ import typer
 from monoc import __version__
 from monoc.diagnostics import CompileErrors, ExitCode
 
-__all__ = ["app", "main"]
+__all__ = ["COMMANDS", "main", "make_app"]
 
-# In the order `monoc --help` lists them
-_COMMANDS = (
-    "monoc.spec.command",
-    "monoc.emit.command",
-    "monoc.graph.command",
-    "monoc.schedule.command",
-    "monoc.build.command",
-    "monoc.sim.command",
-    "monoc.verify.command",
-)
+# Command -> the module that registers it, in the order of `monoc --help`
+COMMANDS: Mapping[str, str] = {
+    "check": "monoc.spec.command",
+    "compile": "monoc.emit.command",
+    "graph": "monoc.graph.command",
+    "plan": "monoc.schedule.command",
+    "build": "monoc.build.command",
+    "sim": "monoc.sim.command",
+    "verify": "monoc.verify.command",
+}
 
-app = typer.Typer(
-    name="monoc",
-    help="A compiler for mono kernels: one LLM decode layer as a few persistent FlyDSL launches.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+
+def make_app(argv: Sequence[str] = ()) -> typer.Typer:
+    """The application. With a command named in ``argv`` only its module is imported: torch and FlyDSL load slowly."""
+    app = typer.Typer(
+        name="monoc",
+        help="A compiler for mono kernels: one LLM decode layer as a few persistent FlyDSL launches.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_options)
+    named = next((a for a in argv if not a.startswith("-")), None)
+    wanted = COMMANDS.values() if named is None or named not in COMMANDS else (COMMANDS[named],)
+    for module in dict.fromkeys(wanted):
+        if _exists(module):
+            import_module(module).register(app)
+    return app
+
+
+def _exists(module: str) -> bool:
+    return (Path(__file__).parent.parent / module.replace(".", "/")).with_suffix(".py").is_file()
 
 
 def _version(wanted: bool) -> None:
@@ -44,24 +59,18 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Options of monoc itself."""
-
-
-for _module in _COMMANDS:
-    if find_spec(_module.rpartition(".")[0]) and find_spec(_module):
-        import_module(_module).register(app)
+    """A compiler for mono kernels: one LLM decode layer as a few persistent FlyDSL launches."""
 
 
 def main() -> None:
     """Entry point of the console script."""
     try:
-        app()
+        make_app(sys.argv[1:])()
     except CompileErrors as e:
         print(e.render(), file=sys.stderr)
         sys.exit(ExitCode.BAD_INPUT)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from monoc.expr.ir import Span
 
-__all__ = ["Code", "CompileErrors", "Diagnostic", "Diagnostics", "ExitCode", "Note", "quoted", "suggestion"]
+__all__ = ["Code", "CompileErrors", "Diagnostic", "Diagnostics", "ExitCode", "Note", "counted", "quoted", "suggestion"]
 
 
 class ExitCode(IntEnum):
@@ -214,6 +214,11 @@ def quoted(text: str) -> str:
     """``text`` in backquotes, unprintable characters replaced, shortened to 60 characters."""
     clean = "".join(c if c.isprintable() and c != "`" else "\N{REPLACEMENT CHARACTER}" for c in text)
     return f"`{clean if len(clean) <= 60 else clean[:57] + '...'}`"
+
+
+def counted(n: int, what: str, plural: str | None = None) -> str:
+    """``1 argument``, ``2 arguments``."""
+    return f"{n} {what}" if n == 1 else f"{n} {plural or what + 's'}"
 
 
 def suggestion(name: str, known: Iterable[str], otherwise: str | None = None) -> str | None:

@@ -16,6 +16,7 @@ __all__ = [
     "EffectStatement",
     "EntryBlock",
     "Extent",
+    "FaultyStatement",
     "FnDef",
     "HostStep",
     "Ident",
@@ -170,6 +171,13 @@ class Return(StatementNode):
 
 
 @dataclass(frozen=True)
+class FaultyStatement(StatementNode):
+    """A line that could not be parsed (reported); ``targets`` are the names it seems to assign."""
+
+    targets: tuple[Ident, ...]
+
+
+@dataclass(frozen=True)
 class FnDef:
     """``fn name(params) = body``: a scalar function, expanded where it is called."""
 
@@ -220,3 +228,4 @@ class ProgramText:
     fns: tuple[FnDef, ...]
     defs: tuple[Def, ...]
     entries: tuple[EntryBlock, ...]
+    faulty: frozenset[str]  # names of functions and definitions whose line could not be parsed

@@ -6,15 +6,31 @@ continue. Every logical line is parsed on its own, so one bad line hides no erro
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from monoc.diagnostics import Code, Diagnostics, Note, quoted
 from monoc.expr.ir import Span
-from monoc.spec.ast import Def, EntryBlock, FnDef, HostStep, LaunchBlock, ProgramText, Return, StatementNode
+from monoc.spec.ast import (
+    Def,
+    EntryBlock,
+    FaultyStatement,
+    FnDef,
+    HostStep,
+    Ident,
+    LaunchBlock,
+    ProgramText,
+    Return,
+    StatementNode,
+)
 from monoc.spec.syntax import Syntax
 
 __all__ = ["parse_program"]
+
+
+# What a line assigns, before its `=` or `[`
+_TARGETS = re.compile(r"([A-Za-z]\w*(?:\s*,\s*[A-Za-z]\w*)*)\s*[\[=]")
 
 
 @dataclass(frozen=True)
@@ -23,6 +39,7 @@ class _Line:
     line: int
     indent: int  # spaces before the text
     text: str
+    broken: bool = False  # a bracket is not closed (reported)
 
     @property
     def word(self) -> str:
@@ -41,9 +58,9 @@ def _logical_lines(file: str, first: int, raw: Sequence[str], diagnostics: Diagn
     opened: list[Span] = []
 
     def finish() -> None:
-        if held and not opened:
-            lines.append(_Line(file, start, indent, "\n".join(held).strip()))
-        elif held:
+        if held:
+            lines.append(_Line(file, start, indent, "\n".join(held).strip(), bool(opened)))
+        if opened:
             at = opened[-1]
             diagnostics.error(
                 Code.SYNTAX, "this bracket is never closed", at, "close it, or indent the lines it goes on"
@@ -87,6 +104,8 @@ class _Blocks:
         self.lines, self.syntax, self.at = lines, syntax, 0
 
     def _parse(self, start: str, line: _Line) -> object:
+        if line.broken:
+            return None
         return self.syntax.parse(start, line.text, line.file, line.line, line.indent + 1)
 
     def _peek(self) -> _Line | None:
@@ -120,6 +139,7 @@ class _Blocks:
         fns: list[FnDef] = []
         defs: list[Def] = []
         entries: list[EntryBlock] = []
+        faulty: set[str] = set()
         base = self.lines[0].indent if self.lines else 0
         while (line := self._peek()) is not None:
             self.at += 1
@@ -131,11 +151,15 @@ class _Blocks:
             elif line.word == "fn":
                 if isinstance(got := self._parse("fn_line", line), tuple):
                     fns.append(FnDef(got[0], tuple(got[1]), got[2]))
+                else:
+                    faulty.update(_second_word(line))
             elif line.word == "def":
                 got = self._parse("def_line", line)
                 body = self._statements(self._body(line, "this definition"), line)
                 if isinstance(got, tuple):
                     defs.append(Def(got[0], tuple(got[1]), body))
+                else:
+                    faulty.update(_second_word(line))
             elif line.word == "entry":
                 got = self._parse("entry_line", line)
                 steps = self._steps(self._body(line, "this entry"), line)
@@ -148,8 +172,9 @@ class _Blocks:
                     line.span,
                     "a program is made of `fn`, `def` and `entry` blocks",
                 )
+                faulty.update(_second_word(line))
                 self._skip(base)
-        return ProgramText(tuple(fns), tuple(defs), tuple(entries))
+        return ProgramText(tuple(fns), tuple(defs), tuple(entries), frozenset(faulty))
 
     def _skip(self, base: int) -> None:
         while (line := self._peek()) is not None and line.indent > base:
@@ -166,6 +191,8 @@ class _Blocks:
                         Code.SYNTAX, "a statement after `return`", line.span, "move `return` to the end"
                     )
                 found.append(got)
+            else:
+                found.append(FaultyStatement(line.span, _assigned(line)))
         return tuple(found)
 
     def _steps(self, lines: list[_Line], header: _Line) -> tuple[LaunchBlock | HostStep, ...]:
@@ -192,3 +219,13 @@ class _Blocks:
                     "an entry is made of `launch NAME:` blocks and `host` lines",
                 )
         return tuple(steps)
+
+
+def _second_word(line: _Line) -> list[str]:
+    """The name a `fn` or `def` line seems to define."""
+    return re.findall(r"\w+", line.text)[1:2]
+
+
+def _assigned(line: _Line) -> tuple[Ident, ...]:
+    found = _TARGETS.match(line.text)
+    return tuple(Ident(n.strip(), line.span) for n in found.group(1).split(",")) if found else ()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from monoc.diagnostics import Code, Diagnostics
-from monoc.spec.buildexpr import BuildExpr, BuildInt, BuildValue, InexactDivisionError
+from monoc.spec.buildexpr import BuildAny, BuildExpr, BuildInt, BuildValue, InexactDivisionError
 from monoc.spec.fields import Reader
 from monoc.spec.names import NameKind, Names
 from monoc.spec.program import Build, BuildParam, BuildSpace, DimDecl, Variant
@@ -29,8 +29,8 @@ def read_build(node: YamlMap, reader: Reader, names: Names) -> BuildSpace:
         if key.text in ("variants", "require"):
             continue
         name = reader.name(key, "a build parameter")
-        got = _values(value, reader, f"build parameter `{key.text}`")
-        if name and got and names.declare(name, NameKind.PARAM, key.span, boolean=got[1]):
+        got = _values(value, reader, f"build parameter `{key.text}`") or ((1,), False)  # stands in, reported
+        if name and names.declare(name, NameKind.PARAM, key.span, boolean=got[1]):
             params.append(BuildParam(name, got[0], got[1], key.span))
     section = node.get("variants")
     if section is not None and (table := reader.kind(section, YamlMap, "`variants`")) is not None:
@@ -44,7 +44,8 @@ def read_build(node: YamlMap, reader: Reader, names: Names) -> BuildSpace:
         reader.diagnostics.error(Code.BUILD_RANGE, f"{total} builds a variant", node.span, "narrow the ranges")
         return BuildSpace((), space.variants, ())
     if not reader.diagnostics.errors and next(space.builds(), None) is None:
-        reader.diagnostics.error(Code.BUILD_EMPTY, "no build fulfils `require`", node.span, "loosen it")
+        at = next((k.span for k, _ in node.items if k.text == "require"), node.span)
+        reader.diagnostics.error(Code.BUILD_EMPTY, "no build fulfils `require`", at, "loosen it")
     return space
 
 
@@ -95,8 +96,8 @@ def _variants(table: YamlMap, reader: Reader, names: Names) -> list[Variant]:
         values: list[tuple[str, tuple[int, ...]]] = []
         for k, v in fields.items:
             param = reader.name(k, "a build parameter")
-            got = _values(v, reader, f"`{k.text}` of variant `{name}`")
-            if param is None or got is None:
+            got = _values(v, reader, f"`{k.text}` of variant `{name}`") or ((1,), False)
+            if param is None:
                 continue
             if first is None:
                 names.declare(param, NameKind.PARAM, k.span, boolean=got[1])
@@ -141,7 +142,8 @@ def read_dims(node: YamlMap, reader: Reader, names: Names) -> tuple[DimDecl, ...
         ast = None if text is None else reader.expression("dim_value", text)
         expr = None if ast is None else names.build_expr(ast, f"dimension `{key.text}`")
         if name and names.declare(name, NameKind.DIM, key.span):
-            # a broken one stands as 1, so that what uses it is still checked
+            if expr is None:
+                names.faulty.add(name)
             dims.append(DimDecl(name, BuildInt(1) if expr is None else expr, key.span))
     return tuple(dims)
 
@@ -152,12 +154,22 @@ class Samples:
 
     builds: tuple[Build, ...]
     envs: tuple[Mapping[str, BuildValue], ...]
+    dims: tuple[DimDecl, ...]
+    unknown: frozenset[str] = frozenset()  # dimensions without a value (reported): sizes with them are not checked
     _masks: dict[BuildExpr, int] = field(default_factory=dict)
     _values: dict[BuildExpr, tuple[int, ...]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, space: BuildSpace, dims: tuple[DimDecl, ...], diagnostics: Diagnostics, full: bool) -> Samples:
-        """Evaluates ``dims``, reporting divisions with a remainder and sizes below 1."""
+    def of(
+        cls, space: BuildSpace, dims: tuple[DimDecl, ...], faulty: set[str], diagnostics: Diagnostics, full: bool
+    ) -> Samples:
+        """Evaluates ``dims``, reporting divisions with a remainder and sizes below 1.
+
+        ``faulty`` are the dimensions whose expression is already known to be wrong."""
+        unknown = set(faulty)
+        for dim in dims:
+            if dim.expr.names() & unknown:
+                unknown.add(dim.name)
         ends = {p.name: {p.values[0], p.values[-1]} for p in space.params if len(p.values) > 8 and not full}
         builds: list[Build] = []
         envs: list[Mapping[str, BuildValue]] = []
@@ -177,22 +189,33 @@ class Samples:
                             at,
                             "use `cdiv(n, m)` or `pad(n, m)`, or leave out the builds that do not divide",
                         )
+                    unknown.add(dim.name)
                     value = 1
                 if value < 1 and dim.span is not None:
                     diagnostics.error(
                         Code.DIM_VALUE, f"dimension `{dim.name}` is {value} {_which(build, dim.expr, dims)}", dim.span,
                         "dimensions are 1 or more",
                     )  # fmt: skip
+                    unknown.add(dim.name)
                     value = 1
                 env[dim.name] = value
             builds.append(build)
             envs.append(env)
-        return cls(tuple(builds), tuple(envs))
+        for dim in dims:
+            if dim.expr.names() & unknown:
+                unknown.add(dim.name)
+        return cls(tuple(builds), tuple(envs), dims, frozenset(unknown))
 
     @property
     def everywhere(self) -> int:
         """The mask of all builds."""
         return (1 << len(self.builds)) - 1
+
+    def known(self, *sizes: BuildExpr) -> bool:
+        """Whether the sizes have values: False where the spec's error is reported already, or the host decides."""
+        return not any(
+            isinstance(x, BuildAny) or (self.unknown and x.names() & self.unknown) for s in sizes for x in s.walk()
+        )
 
     def mask(self, guard: BuildExpr) -> int:
         """Bit i is set where ``guard`` holds in build i."""
@@ -207,14 +230,14 @@ class Samples:
         return self._values[expr]
 
     def equal(self, a: BuildExpr, b: BuildExpr) -> bool:
-        """Whether the two are one number in every build."""
-        return a == b or self.values(a) == self.values(b)
+        """Whether the two are one number in every build (also where one has no value)."""
+        return a == b or not self.known(a, b) or self.values(a) == self.values(b)
 
     def differing(self, a: BuildExpr, b: BuildExpr) -> str:
         """Where and how two sizes differ: ``1792 and 1280 with tp 2``."""
         for build, x, y in zip(self.builds, self.values(a), self.values(b), strict=True):
             if x != y:
-                return f"{x} and {y} {_which(build, a, (), b)}"
+                return f"{x} and {y} {_which(build, a, self.dims, b)}"
         return "equal"
 
     def example(self, mask: int) -> str:
@@ -243,4 +266,4 @@ def _which(build: Build, expr: BuildExpr, dims: tuple[DimDecl, ...], other: Buil
             elif n in build.env:
                 found.add(n)
     words = [f"{n} {v}" for n, v in build.values if n in found]
-    return "with " + ", ".join(words) if words else "in every build" if not dims else "always"
+    return "with " + ", ".join(words) if words else "in every build"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn
 
-from monoc.diagnostics import Code, Diagnostics, suggestion
+from monoc.diagnostics import Code, Diagnostics, counted, suggestion
 from monoc.expr.ir import Span
 from monoc.spec.ast import Call, ListNode, Name, Node
 from monoc.spec.buildexpr import BuildExpr
@@ -41,7 +41,10 @@ class OpCaller:
         try:
             if spec.results is not None and spec.results != len(targets):
                 self._fail(
-                    Code.RESULTS, f"{spec.name} gives {spec.results} results, {len(targets)} are named", node.span, None
+                    Code.RESULTS,
+                    f"{spec.name} gives {counted(spec.results, 'result')}, {counted(len(targets), 'name')} given",
+                    node.span,
+                    None,
                 )
             given = self._match(node, spec)
             attributes = self._attributes(node, spec)
@@ -70,7 +73,7 @@ class OpCaller:
         names = [o.name for o in spec.operands]
         if len(node.args) > len(names):
             self._fail(
-                Code.ARGUMENTS, f"{spec.name} takes {len(names)} operands, {len(node.args)} given", node.span,
+                Code.ARGUMENTS, f"{spec.name} takes {counted(len(names), 'operand')}, {len(node.args)} given", node.span,
                 f"operands: {', '.join(names)}",
             )  # fmt: skip
         given = dict(zip(names, node.args, strict=False))

@@ -12,7 +12,7 @@ from monoc.spec.builds import Samples
 from monoc.spec.names import NameKind, Names
 from monoc.spec.oprules import UntypedError
 from monoc.spec.optable import OPS
-from monoc.spec.program import Entry, HostCall, Launch, Role, Step, TensorDecl, ValueType
+from monoc.spec.program import Entry, HostCall, Launch, Role, ShardingKind, Step, TensorDecl, ValueType
 from monoc.spec.resolve import Resolver
 from monoc.spec.scalars import SCALAR_FUNCTIONS
 from monoc.spec.scope import Scope, Values, tensor_type
@@ -22,10 +22,15 @@ __all__ = ["resolve_entries"]
 
 
 def resolve_entries(
-    text: ProgramText, names: Names, samples: Samples, tensors: tuple[TensorDecl, ...], diagnostics: Diagnostics
+    text: ProgramText,
+    names: Names,
+    samples: Samples,
+    tensors: tuple[TensorDecl, ...],
+    faulty: frozenset[str],
+    diagnostics: Diagnostics,
 ) -> tuple[tuple[Entry, ...], tuple[tuple[str, ValueType], ...]]:
-    """Every entry resolved, and the types of all tensors and values."""
-    return _Entries(text, names, samples, tensors, diagnostics).run()
+    """Every entry resolved, and the types of all tensors and values; ``faulty`` tensors are not checked."""
+    return _Entries(text, names, samples, tensors, faulty, diagnostics).run()
 
 
 class _Entries:
@@ -35,9 +40,12 @@ class _Entries:
         names: Names,
         samples: Samples,
         tensors: tuple[TensorDecl, ...],
+        faulty: frozenset[str],
         diagnostics: Diagnostics,
     ) -> None:
         self.text, self.names, self.samples, self.diagnostics = text, names, samples, diagnostics
+        self.faulty = faulty
+        self.names.faulty |= text.faulty
         self.tensors: Mapping[str, TensorDecl] = {t.name: t for t in tensors}
         self.fns: dict[str, FnDef] = {}
         self.defs: dict[str, Def] = {}
@@ -100,7 +108,7 @@ class _Entries:
     def _entry(self, block: EntryBlock) -> Entry:
         self._take(block.name, "entry")
         arguments = self._arguments(block)
-        values = Values(self.names, self.samples, self.diagnostics, self.tensors, frozenset(arguments))
+        values = Values(self.names, self.samples, self.diagnostics, self.tensors, frozenset(arguments), self.faulty)
         for step in block.steps:
             if isinstance(step, HostStep):
                 self._stale(step, values)
@@ -117,7 +125,8 @@ class _Entries:
             else:
                 steps.append(self._host(step, values, scope))
         outputs = self._outputs(block, values)
-        self._unread(block, values, outputs)
+        if not self.diagnostics.errors:
+            self._unread(block, values, outputs)
         self._merge_types(values)
         return Entry(block.name.name, arguments, tuple(steps), outputs, tuple(values.carried), block.name.span)
 
@@ -127,7 +136,8 @@ class _Entries:
             tensor = self.tensors.get(a.name)
             if tensor is None or tensor.role not in (Role.INPUT, Role.CACHE):
                 known = [t.name for t in self.tensors.values() if t.role in (Role.INPUT, Role.CACHE)]
-                self.names.unknown(a.name, a.span, "input or cache", known)
+                if known:
+                    self.names.unknown(a.name, a.span, "input or cache", known)
                 continue
             if a.name in arguments:
                 self.diagnostics.error(Code.DUPLICATE_NAME, f"`{a.name}` is an argument twice", a.span, "remove one")
@@ -174,7 +184,8 @@ class _Entries:
             tensor = self.tensors.get(o.name)
             if tensor is None or tensor.role is not Role.OUTPUT:
                 known = [t.name for t in self.tensors.values() if t.role is Role.OUTPUT]
-                self.names.unknown(o.name, o.span, "output", known)
+                if known:
+                    self.names.unknown(o.name, o.span, "output", known)
                 continue
             if o.name in outputs:
                 self.diagnostics.error(Code.DUPLICATE_NAME, f"`{o.name}` is an output twice", o.span, "remove one")
@@ -195,12 +206,23 @@ class _Entries:
                     f"the output `{o.name}` is not defined in builds such as {self.samples.example(missing)}",
                     o.span, "define it in every build", Note("it is defined", value.span),
                 )  # fmt: skip
-            if value.type is not None and (why := values.difference(tensor_type(tensor), value.type)):
-                self.diagnostics.error(
-                    Code.OUTPUT, f"the output `{o.name}` is assigned {why}", value.span, "the first is assigned, the second declared",
-                    declared,
-                )  # fmt: skip
+            if o.name not in self.faulty and value.type is not None:
+                self._check_output(o.name, tensor_type(tensor), value.type, value.span, values, declared)
         return tuple(outputs)
+
+    def _check_output(
+        self, name: str, declared: ValueType, got: ValueType, span: Span, values: Values, note: Note
+    ) -> None:
+        if got.sharding.kind is ShardingKind.PARTIAL and declared.sharding != got.sharding:
+            self.diagnostics.error(
+                Code.PARTIAL, f"the output `{name}` is a partial sum over the ranks", span,
+                "add up the ranks: `all_reduce(...)`", note,
+            )  # fmt: skip
+        elif why := values.difference(declared, got):
+            self.diagnostics.error(
+                Code.OUTPUT, f"the output `{name}` is declared {why.first} but assigned {why.second}{why.build}", span,
+                "assign what is declared", note,
+            )  # fmt: skip
 
     def _unread(self, block: EntryBlock, values: Values, outputs: tuple[str, ...]) -> None:
         values.report_unread(frozenset(outputs))
@@ -218,7 +240,7 @@ class _Entries:
             old = self.types.get(v.name)
             if old is not None and (why := values.difference(old[0], v.type)):
                 self.diagnostics.error(
-                    Code.REDEFINED, f"`{v.name}` has another type than in the other entry: {why}", v.span,
+                    Code.REDEFINED, f"`{v.name}` is {why.second} here, {why.first} in another entry{why.build}", v.span,
                     "choose another name", Note("the other one", old[1]),
                 )  # fmt: skip
             self.types.setdefault(v.name, (v.type, v.span))

@@ -82,11 +82,11 @@ def _classes(node: YamlMap, reader: Reader, names: Names, tensors: tuple[TensorD
                     "remove one",
                 )
             placed[field.refers] = name
-            if field.kind in ("tensor", "scale"):
+            if field.kind != "tensor":  # a weight must be used by the program
                 names.use(field.refers)
             fields.append(field)
         classes.append(WeightClass(name, tuple(fields)))
-    for missing in sorted((weights | scales) - placed.keys()):
+    for missing in sorted((weights | scales) - placed.keys() - names.faulty):
         reader.diagnostics.error(
             Code.RUNNER, f"no class of `weights` has the tensor `{missing}`", node.span, f"add `{missing}` to one"
         )
@@ -102,6 +102,8 @@ def _field(
             return WeightField(item.text, "tensor" if item.text in weights else "scale", item.text)
         if item.text in names.of(NameKind.PARAM):
             return WeightField(item.text, "param", item.text)
+        if item.text in names.faulty:
+            return None
         known = [*weights, *scales, *names.of(NameKind.PARAM)]
         reader.diagnostics.error(
             Code.RUNNER,
@@ -210,4 +212,9 @@ def read_schedule(node: YamlMap, reader: Reader, names: Names) -> Schedule:
         expr = None if ast is None else names.build_expr(ast, f"knob `{key.text}`")
         if name is not None and expr is not None:
             knobs.append((name, expr))
+    for i, o in enumerate(overrides):
+        if any((o.launch, o.value) == (p.launch, p.value) for p in overrides[:i]) and o.span is not None:
+            reader.diagnostics.error(
+                Code.SCHEDULE, f"two overrides of the hand-off of `{o.value}` in `{o.launch}`", o.span, "remove one"
+            )
     return Schedule(tuple(overrides), tuple(knobs))

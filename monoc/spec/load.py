@@ -62,16 +62,19 @@ class _Loader:
         dims = () if node is None else read_dims(node, self.reader, self.names)
         section = TensorSection(self.reader, self.names)
         for key, role in _SECTIONS:
-            if (node := f.map(key, required=True)) is not None:
+            if (node := f.map(key, required=key != "caches")) is not None:
                 section.read(node, role)
         text, source = self._program_text()
         if not space.variants or (self.diagnostics.errors and next(space.builds(), None) is None):
             return None  # nothing can be said about sizes without builds
-        guards = [text_names for text_names in (_guard_names(text), *(t.guard.names() for t in section.tensors))]
-        samples = Samples.of(space, dims, self.diagnostics, full=any("tokens" in g for g in guards))
+        guards = [_guard_names(text), *(t.guard.names() for t in section.tensors)]
+        wide = any("tokens" in g for g in guards)
+        samples = Samples.of(space, dims, self.names.faulty, self.diagnostics, full=wide)
         section.check(samples)
         tensors = tuple(section.tensors)
-        entries, types = resolve_entries(text, self.names, samples, tensors, self.diagnostics)
+        entries, types = resolve_entries(
+            text, self.names, samples, tensors, frozenset(section.faulty), self.diagnostics
+        )
         node = f.map("runner", required=True)
         runner = None if node is None else read_runner(node, self.reader, self.names, tensors)
         node = f.map("schedule")
@@ -113,7 +116,7 @@ class _Loader:
         """The program and its lines without comments and spacing (for the digest)."""
         f = self.fields
         written, include = f.text("program"), f.text("include")
-        empty = ProgramText((), (), ())
+        empty = ProgramText((), (), (), frozenset())
         if (written is None) is (include is None):
             if written is not None:
                 self.diagnostics.error(

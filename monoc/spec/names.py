@@ -47,6 +47,7 @@ class Declared:
 class Names:
     diagnostics: Diagnostics
     table: dict[str, Declared] = field(default_factory=dict)
+    faulty: set[str] = field(default_factory=set)  # names whose declaration is wrong (reported): uses are not checked
 
     def declare(
         self, name: str, kind: NameKind, span: Span, value: Fraction | None = None, boolean: bool = False
@@ -61,6 +62,7 @@ class Names:
                 "rename one of them",
                 Note(f"the {old.kind} is declared", old.span),
             )
+            self.faulty.add(name)
             return False
         self.table[name] = Declared(kind, span, value, boolean=boolean)
         return True
@@ -75,16 +77,15 @@ class Names:
         return declared
 
     def unknown(self, name: str, span: Span, what: str, known: Iterable[str]) -> None:
-        """Report an unknown name, suggesting the nearest of ``known``."""
+        """Report an unknown name, suggesting the nearest of ``known``; silent where its declaration was faulty."""
+        if name in self.faulty:
+            return
         self.diagnostics.error(Code.UNKNOWN_NAME, f"unknown {what} {quoted(name)}", span, suggestion(name, known))
 
     def report_unused(self) -> None:
         for name, d in self.table.items():
             if not d.used:
-                where = "written to or passed on" if d.kind is NameKind.TENSOR else "used"
-                self.diagnostics.error(
-                    Code.UNUSED, f"{d.kind} `{name}` is never {where}", d.span, "use it or remove it"
-                )
+                self.diagnostics.error(Code.UNUSED, f"{d.kind} `{name}` is never used", d.span, "use it or remove it")
 
     # ---- build expressions
 
@@ -101,7 +102,14 @@ class Names:
                     return BuildName(node.name, span=node.span)
                 if declared is not None:
                     return self._bad(node, f"`{node.name}` is a {declared.kind}, not a number of {what}", None)
-                self.unknown(node.name, node.span, f"name in {what}", self.of(NameKind.PARAM, NameKind.DIM))
+                if node.name not in self.faulty:
+                    known = self.of(NameKind.PARAM, NameKind.DIM)
+                    self.diagnostics.error(
+                        Code.UNKNOWN_NAME,
+                        f"unknown name {quoted(node.name)} in {what}",
+                        node.span,
+                        suggestion(node.name, known),
+                    )
                 return None
             case Op(op="neg"):
                 x = self.build_expr(node.args[0], what)
@@ -118,8 +126,8 @@ class Names:
                 binary = function in (BuildFunction.CDIV, BuildFunction.PAD)
                 if node.keywords or (len(args) != 2 if binary else len(args) < 2):
                     return self._bad(node, f"`{function}` takes {'two' if binary else 'two or more'} arguments", None)
-                known = tuple(a for a in args if a is not None)
-                return BuildCall(function, known, span=node.span) if len(known) == len(args) else None
+                good = tuple(a for a in args if a is not None)
+                return BuildCall(function, good, span=node.span) if len(good) == len(args) else None
             case Call():
                 return self._bad(
                     node,

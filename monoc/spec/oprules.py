@@ -72,14 +72,22 @@ class OpCheck:
     def same(self, a: BuildExpr, b: BuildExpr, what: str, at: str) -> None:
         """Fail unless sizes ``a`` and ``b`` are equal in every build."""
         if isinstance(a, BuildAny) or isinstance(b, BuildAny):
-            self.fail(Code.SHAPE, f"{what}: a size only the host knows", at)
+            self.fail(Code.SHAPE, f"{what}: a size only the host knows", at, "declare the size")
         if not self.samples.equal(a, b):
             self.fail(Code.SHAPE, f"{what}: {a} and {b} ({self.samples.differing(a, b)})", at)
 
     def multiple(self, size: BuildExpr, of: int, what: str, at: str) -> None:
+        if not self.samples.known(size):
+            return
         bad = next((v for v in self.samples.values(size) if v % of), None)
         if bad is not None:
             self.fail(Code.ALIGNMENT, f"{what} is {bad}, no multiple of {of}", at, f"pad the dimension: `pad(n, {of})`")
+
+    def pairs(self, a: BuildExpr, b: BuildExpr) -> list[tuple[int, int]]:
+        """The two sizes in every build; nothing where one has no value."""
+        if not self.samples.known(a, b):
+            return []
+        return list(zip(self.samples.values(a), self.samples.values(b), strict=True))
 
     def whole(self, param: str) -> ValueType:
         """The operand, which must not be a partial sum."""
@@ -197,8 +205,7 @@ def grouped_linear(c: OpCheck) -> tuple[ValueType, ...]:
     if len(w.shape) != 2 or len(x.shape) != 3:
         c.fail(Code.RANK, f"{c.op} of {len(x.shape)} axes with a weight of {len(w.shape)}", "x", "x [t, groups, k]")
     c.same(x.shape[2], w.shape[1], f"{c.op}: last axis of x and columns of the weight", "x")
-    groups, rows = c.samples.values(x.shape[1]), c.samples.values(w.shape[0])
-    if any(r % g for g, r in zip(groups, rows, strict=True)):
+    if any(rows % groups for groups, rows in c.pairs(x.shape[1], w.shape[0])):
         c.fail(Code.SHAPE, f"{c.op}: {w.shape[0]} rows of the weight do not divide into {x.shape[1]} groups", "w")
     if _splits(x, 1) is not _splits(w, 0) or (x.sharding.kind is ShardingKind.SPLIT and not _splits(x, 1)):
         c.fail(
@@ -248,8 +255,7 @@ def rope(c: OpCheck) -> tuple[ValueType, ...]:
     positions = c.want("positions", (DType.I64, DType.I32), (1,))
     c.same(x.shape[0], positions.shape[0], f"{c.op}: tokens of x and positions", "positions")
     c.multiple(table.shape[1], 2, f"the width of {c.op}'s table", "table")
-    widths, columns = c.samples.values(table.shape[1]), c.samples.values(x.shape[-1])
-    if any(a > b for a, b in zip(widths, columns, strict=True)):
+    if any(width > columns for width, columns in c.pairs(table.shape[1], x.shape[-1])):
         c.fail(Code.SHAPE, f"{c.op}: the table turns {table.shape[1]} columns, x has {x.shape[-1]}", "table")
     if _splits(x, -1):
         c.fail(Code.SHARDING, f"x of {c.op} is split along the axis that is turned", "x")
@@ -345,8 +351,7 @@ def route(c: OpCheck) -> tuple[ValueType, ...]:
     shape = (score.shape[0], c.size("topk"))
     if "ids" in c.types:
         c.same(c.want("ids", (DType.I32,), (2,)).shape[1], shape[1], f"{c.op}: picks of ids and topk", "ids")
-    picks, experts = c.samples.values(shape[1]), c.samples.values(score.shape[1])
-    if any(p > e or p < 1 for p, e in zip(picks, experts, strict=True)):
+    if any(not 1 <= picks <= experts for picks, experts in c.pairs(shape[1], score.shape[1])):
         c.fail(
             Code.ATTRIBUTE, f"route picks {shape[1]} of {score.shape[1]} experts", "topk", "topk from 1 to the experts"
         )
@@ -369,7 +374,7 @@ def split(c: OpCheck) -> tuple[ValueType, ...]:
     x = c.types["x"]
     sizes = c.attributes.get("sizes")
     if sizes is None:
-        if any(v % c.results for v in c.samples.values(x.shape[-1])):
+        if any(columns % n for columns, n in c.pairs(x.shape[-1], BuildInt(c.results))):
             c.fail(
                 Code.SHAPE, f"{x.shape[-1]} columns do not split into {c.results} equal parts", "x", "give `sizes=[..]`"
             )
@@ -394,7 +399,7 @@ def split(c: OpCheck) -> tuple[ValueType, ...]:
 def group(c: OpCheck) -> tuple[ValueType, ...]:
     x = c.types["x"]
     into = c.size("into")
-    if any(i < 1 or v % i for v, i in zip(c.samples.values(x.shape[-1]), c.samples.values(into), strict=True)):
+    if any(n < 1 or columns % n for columns, n in c.pairs(x.shape[-1], into)):
         c.fail(Code.SHAPE, f"{x.shape[-1]} columns do not divide into {into} groups", "into")
     each = _quotient(x.shape[-1], into)
     if x.block is not None:

@@ -72,8 +72,8 @@ def _function(name: str, arity: int) -> AttributeSpec:
 _TABLE = (
     OpSpec(
         "linear", _operands("x w"), (), 1, oprules.linear,
-        "Written `x @ w`: f32 [.., n] = x [.., k] times w [n, k] transposed. bf16 x with bf16 w; MXFP8 x with MXFP8 or "
-        "MXFP4 w. fp32 accumulation, in any order. A weight sharded by columns gives a partial sum.",
+        "Written `x @ w`: f32 [.., n] = x [.., k] times w [n, k] transposed. bf16 x with bf16 w; MXFP8 x with "
+        "MXFP8 or MXFP4 w. fp32 accumulation, in any order. A weight sharded by columns gives a partial sum.",
     ),
     OpSpec(
         "grouped_linear", _operands("x w"), (), 1, oprules.grouped_linear,
@@ -85,14 +85,14 @@ _TABLE = (
     ),
     OpSpec(
         "mxfp8", _operands("x"), (AttributeSpec("rule", AttributeKind.CHOICE, None, ("V", "M")),), 1, oprules.mxfp8,
-        "MXFP8 of x: e4m3 values and an E8M0 code per 32 along the last axis. Rule V takes q = max(amax, 2^-126) / 448 "
-        "and codes 0..254, rule M q = max(amax, 1e-10) * fp32(1 / 448) and codes 1..254; the code is the biased exponent of the "
-        "smallest power of two >= q.",
+        "MXFP8 of x: e4m3 values and an E8M0 code per 32 along the last axis. Rule V takes q = max(amax, "
+        "2^-126) / 448 and codes 0..254, rule M q = max(amax, 1e-10) * fp32(1 / 448) and codes 1..254; the "
+        "code is the biased exponent of the smallest power of two >= q.",
     ),
     OpSpec(
         "rope", _operands("x table positions"), (), 1, oprules.rope,
-        "f32: pairs (2j, 2j+1) of the last w columns of x turned by row positions[t] of table [*, w] (w/2 cosines, then "
-        "w/2 sines): e*cos - o*sin, e*sin + o*cos, each product rounded. Other columns pass.",
+        "f32: pairs (2j, 2j+1) of the last w columns of x turned by row positions[t] of table [*, w] (w/2 "
+        "cosines, then w/2 sines): e*cos - o*sin, e*sin + o*cos, each product rounded. Other columns pass.",
     ),
     OpSpec(
         "unrope", _operands("x table positions"), (), 1, oprules.rope,
@@ -100,36 +100,40 @@ _TABLE = (
     ),
     OpSpec(
         "kv_insert", _operands("cache! x slots"), (_size("rope"),), 0, oprules.kv_insert,
-        "Writes the KV record of x [t, d] (bf16) at slot slots[t] of the cache, nothing for slot -1: d - rope columns as e4m3 "
-        "with a code per 64 (q = max(amax, 1e-4) / 448), rope columns as bf16.",
+        "Writes the KV record of x [t, d] (bf16) at slot slots[t] of the cache, nothing for slot -1: d - rope "
+        "columns as e4m3 with a code per 64 (q = max(amax, 1e-4) / 448), rope columns as bf16.",
     ),
     OpSpec(
         "key_table",
         _operands("positions slots window_slots window_lens requests picks? block_table? compressed?"),
         (_size("ratio"),), 2, oprules.key_table,
-        "keys i32 [t, picks + window], counts i32 [2, t]. First min((position + 1) // ratio, picks) compressed rows through the "
-        "block table, bit 31 set (-1 stays -1), none for ratio 0; then the window's slots; then -1. counts: keys and compressed "
-        "keys of the token, 0 for slot -1.",
+        "keys i32 [t, picks + window], counts i32 [2, t]. First min((position + 1) // ratio, picks) "
+        "compressed rows through the block table, bit 31 set (-1 stays -1), none for ratio 0; then the "
+        "window's slots; then -1. counts: keys and compressed keys of the token, 0 for slot -1.",
     ),
     OpSpec(
-        "attend", _operands("q keys counts sink window compressed?"), (_function("score", 1), _size("rope")), 1, oprules.attend,
-        "bf16 [t, h, d]: sink attention of q [t, h, d] over the KV records the table lists (keys with bit 31 are rows of "
-        "`compressed`); keys are values. score(q . k) is the base-2 logit; softmax in base 2, sink * log2 e "
-        "of the head in the denominator only, probabilities rounded to bf16 for the values. No keys: zeros.",
+        "attend", _operands("q keys counts sink window compressed?"), (_function("score", 1), _size("rope")), 1,
+        oprules.attend,
+        "bf16 [t, h, d]: sink attention of q [t, h, d] over the KV records the table lists (keys with bit 31 "
+        "are rows of `compressed`); keys are values. score(q . k) is the base-2 logit; softmax in base 2, "
+        "sink * log2 e of the head in the denominator only, probabilities rounded to bf16 for the values. No "
+        "keys: zeros.",
     ),
     OpSpec(
         "sinkhorn", _operands("z"), (_size("iterations"), _real("eps")), 1, oprules.sinkhorn,
-        "f32 [t, n, n]: e = exp2((z - rowmax) * log2 e); first e = fma(e, rcp(rowsum), eps), then columns e * rcp(colsum + eps); "
-        "then iterations - 1 times rows e * rcp(rowsum + eps) and columns. Sums pairwise.",
+        "f32 [t, n, n]: e = exp2((z - rowmax) * log2 e); first e = fma(e, rcp(rowsum), eps), then columns e * "
+        "rcp(colsum + eps); then iterations - 1 times rows e * rcp(rowsum + eps) and columns. Sums pairwise.",
     ),
     OpSpec(
         "route", _operands("score bias? ids?"), (_size("topk"), _function("weigh", 2)), 2, oprules.route,
-        "ids i32 [t, topk], weights f32 [t, topk]: the topk largest score + bias (a NaN never wins; ties: lowest expert % 64, "
-        "then lowest expert), or the given ids; weights are weigh(score, sum of the picked scores in pick order). A NaN score is 0.",
+        "ids i32 [t, topk], weights f32 [t, topk]: the topk largest score + bias (a NaN never wins; ties: "
+        "lowest expert % 64, then lowest expert), or the given ids; weights are weigh(score, sum of the "
+        "picked scores in pick order). A NaN score is 0.",
     ),
     OpSpec(
         "all_reduce", _operands("x"), (), 1, oprules.all_reduce,
-        "The ranks' partial x added in rank order in fp32, rounded once to x's type; every rank gets the same bits.",
+        "The ranks' partial x added in rank order in fp32, rounded once to x's type; every rank gets the same "
+        "bits.",
     ),
     OpSpec(
         "split", _operands("x"), (AttributeSpec("sizes", AttributeKind.SIZES),), None, oprules.split,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from monoc.diagnostics import Code, Diagnostics, Note, quoted, suggestion
+from monoc.diagnostics import Code, Diagnostics, Note, counted, quoted, suggestion
 from monoc.expr.ir import Access, DType, Expr, Reduce, Round, Span
 from monoc.spec.ast import (
     AssignStatement,
@@ -14,6 +14,7 @@ from monoc.spec.ast import (
     Call,
     Def,
     EffectStatement,
+    FaultyStatement,
     FnDef,
     Ident,
     Index,
@@ -33,7 +34,7 @@ from monoc.spec.oprules import UntypedError
 from monoc.spec.optable import OPS
 from monoc.spec.program import MapStatement, Statement, ValueType
 from monoc.spec.scalars import SCALAR_FUNCTIONS, IndexScope, Scalars, UnloweredError
-from monoc.spec.scope import Scope, Values
+from monoc.spec.scope import Scope, Value, Values
 from monoc.spec.sharding import map_sharding
 
 __all__ = ["Resolver"]
@@ -72,6 +73,10 @@ class Resolver:
                     self._alternatives(node, scope, self._assign)
                 case EffectStatement():
                     self._effect(node, scope)
+                case FaultyStatement():
+                    for t in node.targets:
+                        scope.bindings[t.name] = full = scope.full(t.name)
+                        self.values.table.setdefault(full, Value(full, None, self.samples.everywhere, node.span))
                 case Return() if not scope.path:
                     self._error(
                         Code.SYNTAX, "`return` outside a definition", node.span, "entries name their outputs after `->`"
@@ -267,6 +272,8 @@ class Resolver:
             case Name():
                 bound = scope.bindings.get(node.name)
                 declared = self.names.table.get(node.name)
+                if bound is None and node.name in self.names.faulty:
+                    raise UntypedError
                 number = (
                     bound is None and declared is not None and declared.kind not in (NameKind.TENSOR, NameKind.SCALE)
                 )
@@ -311,10 +318,9 @@ class Resolver:
             self._inline(node, self.defs[name], targets, hint, scope, guard, label)
             return
         if name not in OPS:
-            known = [*OPS, *self.defs]
-            self._error(
-                Code.UNKNOWN_FUNCTION, f"unknown operation {quoted(name)}", node.function.span, suggestion(name, known)
-            )
+            if name not in self.names.faulty:
+                known = suggestion(name, [*OPS, *self.defs])
+                self._error(Code.UNKNOWN_FUNCTION, f"unknown operation {quoted(name)}", node.function.span, known)
             types: tuple[ValueType | None, ...] = (None,) * len(targets)
         else:
             inner = replace(scope, bindings=dict(scope.bindings))
@@ -374,15 +380,15 @@ class Resolver:
             return give_up()
         if node.keywords or len(node.args) != len(called.params):
             self._error(
-                Code.ARGUMENTS, f"`{name}` takes {len(called.params)} arguments, {len(node.args) + len(node.keywords)} given",
+                Code.ARGUMENTS, f"`{name}` takes {counted(len(called.params), 'argument')}, {len(node.args) + len(node.keywords)} given",
                 node.span, None, defined,
             )  # fmt: skip
             return give_up()
-        returned = called.body[-1].values if called.body and isinstance(called.body[-1], Return) else ()
+        returned = next((s.values for s in called.body if isinstance(s, Return)), ())
         if len(returned) != len(targets):
             self._error(
                 Code.RESULTS,
-                f"`{name}` returns {len(returned)} values, {len(targets)} are named",
+                f"`{name}` returns {counted(len(returned), 'value')}, {counted(len(targets), 'name')} given",
                 node.span,
                 None,
                 defined,
@@ -457,6 +463,8 @@ def _targets(node: StatementNode) -> tuple[Ident, ...]:
         case IndexStatement():
             return (node.target,)
         case AssignStatement():
+            return node.targets
+        case FaultyStatement():
             return node.targets
     return ()
 

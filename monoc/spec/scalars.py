@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NoReturn
 
-from monoc.diagnostics import Code, Diagnostics, Note, quoted, suggestion
+from monoc.diagnostics import Code, Diagnostics, Note, counted, quoted, suggestion
 from monoc.expr.ir import (
     Access,
     Binary,
@@ -82,8 +82,8 @@ class Scalars:
             name = axis.name.name
             if name in scope.extents or self.names.table.get(name) is not None:
                 declared = self.names.table.get(name)
-                what = f"a {declared.kind}" if declared else "already an index"
-                self._fail(Code.INDEX, f"index `{name}` is {what}", axis.name.span, "choose another letter")
+                what = f"a {declared.kind}" if declared else "already an index here"
+                self._fail(Code.INDEX, f"`{name}` is {what}", axis.name.span, "choose another letter")
             scope.extents[name] = None
             if axis.size is not None:
                 size = self.names.build_expr(axis.size, "an extent")
@@ -103,7 +103,8 @@ class Scalars:
             if len(node.terms) != len(t.shape):
                 self._fail(
                     Code.RANK,
-                    f"`{node.name.name}` has {len(t.shape)} axes, {len(node.terms)} indices are given",
+                    f"`{node.name.name}` has {counted(len(t.shape), 'axis', 'axes')}, "
+                    f"{counted(len(node.terms), 'index', 'indices')} given",
                     node.span,
                     f"its shape is [{', '.join(map(str, t.shape))}]",
                 )
@@ -121,6 +122,8 @@ class Scalars:
         if known is None:
             scope.extents[var] = size
             scope.learnt[var] = (span, f"{size} in `{tensor}`")
+            return
+        if not self.samples.known(known, size):
             return
         if var in scope.written:
             longer = all(a <= b for a, b in zip(self.samples.values(known), self.samples.values(size), strict=True))
@@ -240,6 +243,8 @@ class Scalars:
 
     def _fixed(self, size: BuildExpr, span: Span) -> int:
         """``size``, which must be one number in all builds."""
+        if not self.samples.known(size):
+            raise UnloweredError
         values = set(self.samples.values(size))
         if len(values) != 1:
             listed = ", ".join(map(str, sorted(values)))
@@ -310,9 +315,13 @@ class Scalars:
                     span,
                     f"give it where it is declared: `{var}: n`",
                 )
+            if not self.samples.known(extent, size):
+                return
             ends = [factor * (v - 1) for v in self.samples.values(extent)]
             low = [a + min(0, e) for a, e in zip(low, ends, strict=True)]
             high = [a + max(0, e) for a, e in zip(high, ends, strict=True)]
+        if not self.samples.known(size):
+            return
         for lo, hi, n in zip(low, high, self.samples.values(size), strict=True):
             if lo < 0 or hi >= n:
                 self._fail(
@@ -359,8 +368,8 @@ class Scalars:
             self._unknown_function(node)
         variadic = name in ("min", "max")
         if len(node.args) != _ARITY[name] and not (variadic and len(node.args) > 2):
-            wants = f"{_ARITY[name]}{' or more' if variadic else ''}"
-            self._fail(Code.ARGUMENTS, f"`{name}` takes {wants} arguments, {len(node.args)} given", node.span, None)
+            wants = "2 or more arguments" if variadic else counted(_ARITY[name], "argument")
+            self._fail(Code.ARGUMENTS, f"`{name}` takes {wants}, {len(node.args)} given", node.span, None)
         if name == "extent":
             return self._extent(node.args[0], scope)
         if name == "select":
@@ -385,15 +394,18 @@ class Scalars:
         from monoc.spec.optable import OPS
 
         name = node.function.name
+        if name in self.names.faulty:
+            raise UnloweredError
         if name in OPS:
             self._fail(
                 Code.UNKNOWN_FUNCTION, f"`{name}` is an operation on whole tensors", node.function.span,
                 f"give its result a name first: `y = {name}(...)`",
             )  # fmt: skip
         known = ", ".join(sorted(SCALAR_FUNCTIONS))
+        near = [*SCALAR_FUNCTIONS, *OPS, *self.names.of(NameKind.FN, NameKind.DEF)]
         self._fail(
             Code.UNKNOWN_FUNCTION, f"unknown function {quoted(name)}", node.function.span,
-            suggestion(name, [*SCALAR_FUNCTIONS, *self.fns], f"there are {known} and the spec's `fn`s"),
+            suggestion(name, near, f"there are {known} and the spec's `fn`s"),
         )  # fmt: skip
 
     def _extent(self, node: Node, scope: IndexScope) -> Fraction:
@@ -441,7 +453,7 @@ class Scalars:
             )
         if len(node.args) != len(fn.params):
             self._fail(
-                Code.ARGUMENTS, f"`{name}` takes {len(fn.params)} arguments, {len(node.args)} given", node.span, None,
+                Code.ARGUMENTS, f"`{name}` takes {counted(len(fn.params), 'argument')}, {len(node.args)} given", node.span, None,
                 Note("it is defined", fn.name.span),
             )  # fmt: skip
         args = {p.name: self.lower(a, scope, value, params) for p, a in zip(fn.params, node.args, strict=True)}

@@ -14,7 +14,7 @@ from monoc.spec.names import NameKind, Names
 from monoc.spec.oprules import UntypedError, type_text
 from monoc.spec.program import Role, TensorDecl, ValueType
 
-__all__ = ["Scope", "Value", "Values", "tensor_type"]
+__all__ = ["Difference", "Scope", "Value", "Values", "tensor_type"]
 
 
 def tensor_type(t: TensorDecl) -> ValueType:
@@ -22,6 +22,15 @@ def tensor_type(t: TensorDecl) -> ValueType:
     shape = tuple(BuildAny() if e.size is None else e.size for e in t.shape)
     block = t.scale.block if t.scale is not None else None
     return ValueType(t.dtype, shape, t.sharding, block)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What two types are where they differ; ``build``, numbers and the build they are met in."""
+
+    first: str
+    second: str
+    build: str = ""
 
 
 @dataclass
@@ -60,6 +69,7 @@ class Values:
     diagnostics: Diagnostics
     tensors: Mapping[str, TensorDecl]
     arguments: frozenset[str]  # of the entry
+    faulty: frozenset[str]  # tensors that are not checked
     table: dict[str, Value] = field(default_factory=dict)
     stale: dict[str, tuple[int, Span]] = field(default_factory=dict)  # tensors a later host call writes: builds, where
     carried: dict[str, None] = field(default_factory=dict)
@@ -84,7 +94,7 @@ class Values:
         elif old.type is not None and type_ is not None and (why := self.difference(old.type, type_)):
             self.diagnostics.error(
                 Code.GUARD,
-                f"`{full}` has another type here: {why}",
+                f"`{full}` is {why.second} here, {why.first} where it was first defined{why.build}",
                 span,
                 "give both definitions one type",
                 Note("first defined", old.span),
@@ -93,16 +103,15 @@ class Values:
         old.steps.add(self.step)
         old.type = old.type or type_
 
-    def difference(self, a: ValueType, b: ValueType) -> str | None:
-        """How two types differ, in words; None if they do not."""
+    def difference(self, a: ValueType, b: ValueType) -> Difference | None:
+        """How two types differ; None if they do not."""
         if (a.dtype, a.block) != (b.dtype, b.block):
-            return f"{type_text(b)} and {type_text(a)}"
-        if len(a.shape) != len(b.shape):
-            return f"{len(b.shape)} and {len(a.shape)} axes"
-        for x, y in zip(a.shape, b.shape, strict=True):
-            if not self.samples.equal(x, y):
-                return f"{y} and {x} elements ({self.samples.differing(y, x)})"
-        return None if a.sharding == b.sharding else f"{b.sharding} and {a.sharding}"
+            return Difference(type_text(a), type_text(b))
+        if len(a.shape) == len(b.shape) and all(map(self.samples.equal, a.shape, b.shape)):
+            return None if a.sharding == b.sharding else Difference(str(a.sharding), str(b.sharding))
+        first, second = (f"[{', '.join(map(str, t.shape))}]" for t in (a, b))
+        pairs = [(x, y) for x, y in zip(a.shape, b.shape, strict=False) if not self.samples.equal(x, y)]
+        return Difference(first, second, f": {self.samples.differing(*pairs[0])}" if pairs else "")
 
     def resolve(self, local: str, span: Span, scope: Scope) -> str | Fraction:
         """The full name of the value or tensor ``local`` means in ``scope``, or a constant bound to it.
@@ -114,6 +123,8 @@ class Values:
         declared = self.names.use(local)
         if declared is not None and declared.kind is NameKind.TENSOR:
             return local
+        if local in self.names.faulty:
+            raise UntypedError
         if declared is not None:
             remedy = "scales come with their weight: pass the weight" if declared.kind is NameKind.SCALE else None
             self.diagnostics.error(
@@ -139,7 +150,9 @@ class Values:
             if value.type is None:
                 raise UntypedError
             return value.type
-        tensor = self.tensors[full]
+        tensor = self.tensors.get(full)
+        if tensor is None:
+            raise UntypedError
         if tensor.role is Role.OUTPUT:
             self.diagnostics.error(
                 Code.UNDEFINED_IN_BUILD, f"the output `{shown}` is read before it is assigned", span, "assign it first",
@@ -165,6 +178,8 @@ class Values:
                 "read it after the host call, or guard this statement",
                 Note("the host writes it", where),
             )
+        if full in self.faulty:
+            raise UntypedError
         return tensor_type(tensor)
 
     def _present(self, shown: str, present: int, mask: int, span: Span, at: Span, word: str) -> None:
@@ -178,6 +193,7 @@ class Values:
             )
 
     def report_unread(self, outputs: frozenset[str]) -> None:
+        """Report values nobody reads; to be called when all else is well."""
         for value in self.table.values():
             if not value.read and value.name not in outputs:
                 self.diagnostics.error(

@@ -46,6 +46,7 @@ class TensorSection:
     def __init__(self, reader: Reader, names: Names) -> None:
         self.reader, self.names = reader, names
         self.tensors: list[TensorDecl] = []
+        self.faulty: set[str] = set()  # tensors with an error of their own: what uses them is not checked
         self._written_scales: dict[str, tuple[BuildExpr, ...]] = {}
 
     def read(self, node: YamlMap, role: Role) -> None:
@@ -54,8 +55,15 @@ class TensorSection:
             name = self.reader.name(key, "a tensor")
             fields = self.reader.kind(value, YamlMap, f"tensor `{key.text}`")
             if name is None or fields is None:
+                self.names.faulty.add(key.text)
                 continue
+            before = len(self.reader.diagnostics.errors)
             tensor = self._tensor(name, key.span, role, Fields(self.reader, fields, f"tensor `{name}`", _KEYS))
+            if len(self.reader.diagnostics.errors) > before:
+                self.faulty.add(name)
+                self.names.faulty |= _scale_name(fields)
+                if tensor is None:
+                    self.names.faulty.add(name)
             if self.names.declare(name, NameKind.TENSOR, key.span) and tensor is not None:
                 self.tensors.append(tensor)
 
@@ -192,7 +200,7 @@ class TensorSection:
             span = t.span or Span("", 1, 1)
             self._check_host_shape(t, span, samples)
             for a, b in zip(t.shape, t.stored, strict=True):
-                if a.size is None or b.size is None:
+                if a.size is None or b.size is None or not samples.known(a.size, b.size):
                     continue
                 short = [(y, x) for x, y in zip(samples.values(a.size), samples.values(b.size), strict=True) if y < x]
                 if short:
@@ -204,7 +212,7 @@ class TensorSection:
                 continue
             sizes = [e.size for e in t.stored if e.size is not None]
             for axis, side, what in ((-2, t.scale.block[0], "rows"), (-1, t.scale.block[1], "columns")):
-                bad = next((v for v in samples.values(sizes[axis]) if v % side), None)
+                bad = next((v for v in samples.values(sizes[axis]) if v % side and samples.known(sizes[axis])), None)
                 if bad is not None:
                     self.reader.diagnostics.error(
                         Code.ALIGNMENT,
@@ -225,19 +233,21 @@ class TensorSection:
                     f"a block of {t.scale.block[0]} x {t.scale.block[1]} gives [{', '.join(map(str, t.scale.shape))}]",
                     Note("the weight is declared", span),
                 )
-            if t.interleave is not None and any(v % (2 * t.interleave) for v in samples.values(sizes[-2])):
+            if (
+                t.interleave is not None
+                and samples.known(sizes[-2])
+                and any(v % (2 * t.interleave) for v in samples.values(sizes[-2]))
+            ):
                 self.reader.diagnostics.error(
                     Code.ALIGNMENT, f"`{t.name}`: its rows are no multiple of 2 x {t.interleave}", span,
                     "an interleaved weight has whole tiles of gate and up rows",
                 )  # fmt: skip
 
     def _check_host_shape(self, t: TensorDecl, span: Span, samples: Samples) -> None:
-        if t.host_shape == _held(t.stored, t.dtype):
+        held = _held(t.stored, t.dtype)
+        if t.host_shape == held or not samples.known(*(e.size for e in (*held, *t.host_shape) if e.size is not None)):
             return
-        a, b = (
-            [samples.values(e.size) for e in shape if e.size is not None]
-            for shape in (_held(t.stored, t.dtype), t.host_shape)
-        )
+        a, b = ([samples.values(e.size) for e in shape if e.size is not None] for shape in (held, t.host_shape))
         if [_product(column) for column in zip(*a, strict=True)] != [
             _product(column) for column in zip(*b, strict=True)
         ]:
@@ -245,6 +255,13 @@ class TensorSection:
                 Code.SHAPE, f"`host_shape` of `{t.name}` holds another number of elements", span,
                 "give the same elements, e.g. a trailing 1 more",
             )  # fmt: skip
+
+
+def _scale_name(fields: YamlMap) -> set[str]:
+    """The name the scale of a faulty tensor seems to have."""
+    scale = fields.get("scale")
+    name = scale.get("name") if isinstance(scale, YamlMap) else None
+    return {name.text} if isinstance(name, YamlText) else set()
 
 
 def _product(values: tuple[int, ...]) -> int:
