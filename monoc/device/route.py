@@ -60,6 +60,11 @@ class PickTiles(Frozen):
         self.mask_words = -(-tokens // 32)
         self.groups = -(-experts // 64)
 
+    @property
+    def max_tiles(self) -> int:
+        """Tiles there may be: one an expert picked, and one more for every 16 picks; never more than picks."""
+        return min(self.picks, min(self.picks, self.experts) + self.picks // PICK_TILE)
+
     @flyc.jit
     def build(self, cta: Any, route: Any, copy: Any) -> None:
         """Sort the picks of region ``route`` (copy ``copy`` of it; word ``2 * pick`` the expert, the next its weight).

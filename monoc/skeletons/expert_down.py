@@ -25,7 +25,10 @@ class ExpertDownParams:
     argument.
 
     Slots: ``weigh(value, weight)``; ``add(total, value)`` for the second pick on; ``join(routed, shared)``.
-    Knobs: ``row_tiles`` (1 or 2: 16-row tiles a task), ``held`` (tiles of picks a wave has in flight).
+    ``kept`` (a formula): the picks lie sorted in LDS already, because :class:`~monoc.skeletons.expert_up.ExpertUpParams`
+    ran on every CTA just before, with the same tokens, topk and experts: both LDS structs begin with the same arrays.
+    Knobs: ``row_tiles`` (1 or 2: 16-row tiles a task), ``held`` (tiles of picks a wave works on at once; the weights of
+    as many again are in flight: ``row_tiles`` * 20 + 3 registers a tile at 640 columns).
     """
 
     stage: str
@@ -48,6 +51,7 @@ class ExpertDownParams:
     row_tiles: str = "1"
     held: str = "1"
     copies: str = "1"
+    kept: str = "False"
     tokens: str = "b.tokens"
     tp: str = "b.tp"
     template: str = "expert_down"
