@@ -130,7 +130,7 @@ def fma_f32(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
 
 @np.errstate(invalid="ignore")
 def emulate(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """float32 [blocks, size, size]: c + a b^T, a fused multiply-add a term, ascending k (a, b: f64 [blocks, size, k])."""
+    """float32 [blocks, size, size]: c + a b^T, fused, ascending k (a, b: float64 [blocks, size, k])."""
     acc = c.astype(np.float32)
     for k in range(a.shape[2]):
         x, y = np.broadcast_arrays(a[:, :, None, k], b[:, None, :, k])

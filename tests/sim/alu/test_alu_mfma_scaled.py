@@ -53,7 +53,7 @@ def scale_values(codes: np.ndarray) -> np.ndarray:
 
 
 def scale_register(codes: np.ndarray, byte: int) -> np.ndarray:
-    """uint32 [64]: the scale [size, blocks] of row r, block b in a byte of lane r + size * b; the others are rubbish."""
+    """uint32 [64]: the scale [size, blocks] of row r, block b in a byte of lane r + size * b."""
     lanes = codes.T.ravel().astype(np.uint32)
     return (lanes << 8 * byte) | (np.uint32(0x5A5A5A5A) & ~np.uint32(0xFF << 8 * byte))
 

@@ -79,7 +79,7 @@ struct Tiny {
   static constexpr u32 sign_bit = 1u << (E + M);
   static constexpr u32 largest = top;
 
-  [[gnu::always_inline]] static f32 decode(u32 code) {
+  [[gnu::always_inline]] static constexpr f32 decode(u32 code) {
     const u32 sign = (code & sign_bit) << (31 - E - M);
     const u32 m = code & (sign_bit - 1);
     const u32 normal = (m << (23 - M)) + (static_cast<u32>(127 - bias) << 23);

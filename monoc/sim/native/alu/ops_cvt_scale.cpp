@@ -4,7 +4,7 @@
 //
 // op_sel: bits 0 and 1 pick the byte (fp8, bf8, fp4) and bit 0 the half-word (packed fp8, bf8) of a narrow source; bit 3
 // picks the half and bits 3:2 the byte of a narrow or 16-bit destination (LLVM, VOP3Instructions.td).
-#include "formats.hpp"
+#include "byte_table.hpp"
 #include "tables.hpp"
 
 namespace monoc::sim::alu::MONOC_ALU_NS {
@@ -72,11 +72,34 @@ template <class Narrow, int bits_each, class Wide>
   u32 *lo = d[0].v, *hi = d[Wide::width - 1].v;
   const bool saturate = ctx.mode & kModeFp16Ovfl;
   const u32 from = bits_each == 8 ? 16 * (ctx.mods->op_sel & 1u) : 8 * (ctx.mods->op_sel & 3u);
+#if defined(__AVX512BW__)
+  alignas(64) u32 decoded[2][64];
+  if constexpr (bits_each == 8) {
+    for (int i = 0; i < 64; i += 16) {
+      const __m512i w = _mm512_srli_epi32(_mm512_load_si512(a + i), from);
+      const __m512i second = _mm512_slli_epi32(w, 8);
+      const __m512i both = bf16_of_bytes<Narrow>(_mm512_mask_blend_epi16(0xaaaaaaaau, w, second));
+      _mm512_store_si512(decoded[0] + i, f32_of_low(both));
+      _mm512_store_si512(decoded[1] + i, f32_of_high(both));
+    }
+  }
+  constexpr bool by_table = bits_each == 8;
+#else
+  const u32 decoded[2][1] = {};
+  constexpr bool by_table = false;
+#endif
   MONOC_LANES {
     const u32 w = a[i] >> from;
     const f32 factor = scale_up(scale[i]);
-    const f32 x = canon(Narrow::decode(w & ((1u << bits_each) - 1)) * factor);
-    const f32 y = canon(Narrow::decode(w >> bits_each & ((1u << bits_each) - 1)) * factor);
+    f32 first, second;
+    if constexpr (by_table) {
+      first = bits<f32>(decoded[0][i]);
+      second = bits<f32>(decoded[1][i]);
+    } else {
+      first = Narrow::decode(w & ((1u << bits_each) - 1));
+      second = Narrow::decode(w >> bits_each & ((1u << bits_each) - 1));
+    }
+    const f32 x = canon(first * factor), y = canon(second * factor);
     if constexpr (Wide::width == 2) {
       lo[i] = bits<u32>(x);
       hi[i] = bits<u32>(y);

@@ -25,6 +25,17 @@ i32 bfe_i32(i32 x, u32 offset, u32 width) {
   return w ? field : 0;
 }
 
+// The usual selectors, all below 8.
+u32 perm_bytes(u32 s0, u32 s1, u32 selector) {
+  u32 result = 0;
+  for (u32 j = 0; j < 4; ++j) {
+    const u32 sel = selector >> (8 * j);
+    const u32 word = sel & 4u ? s0 : s1;
+    result |= (word >> (8 * (sel & 3u)) & 0xffu) << (8 * j);
+  }
+  return result;
+}
+
 // Byte selectors 0-3 pick from src1, 4-7 from src0, 8-11 the signs of bytes 1, 3, 5, 7, 12 is 0x00, above 0xff.
 u32 perm_b32(u32 s0, u32 s1, u32 selector) {
   const u64 both = u64{s0} << 32 | s1;
@@ -99,8 +110,8 @@ u32 ashr_pk(i32 a, i32 b, u32 shift) {
   return p | q << 8;
 }
 
-template <bool carry_in, bool subtract, bool reverse>
-void carry(Lanes* d, const Lanes* const* s, AluCtx& ctx) {
+template <bool carry_in, bool subtract, bool reverse, bool clamp>
+void carry_lanes(Lanes* d, const Lanes* const* s, AluCtx& ctx) {
   const u32* a = (reverse ? s[1] : s[0])->v;
   const u32* b = (reverse ? s[0] : s[1])->v;
   alignas(64) u32 out[64];
@@ -113,11 +124,31 @@ void carry(Lanes* d, const Lanes* const* s, AluCtx& ctx) {
     const u32 c = carry_in ? in[i] & 1u : 0u;
     const u32 z = subtract ? x - y : x + y;
     const u32 w = subtract ? z - c : z + c;
-    const bool over = subtract ? (x < y) | (z < c) : (z < x) | (w < z);
-    out[i] = over ? ~0u : 0u;
-    r[i] = ctx.mods->clamp && over ? (subtract ? 0u : ~0u) : w;
+    const u32 first = (subtract ? x < y : z < x) ? ~0u : 0u;
+    const u32 second = (subtract ? z < c : w < z) ? ~0u : 0u;
+    const u32 over = first | second;
+    out[i] = over;
+    r[i] = !clamp ? w : subtract ? w & ~over : w | over;
   }
   ctx.mask_out = pack_mask(out);
+}
+
+template <bool carry_in, bool subtract, bool reverse>
+void carry(Lanes* d, const Lanes* const* s, AluCtx& ctx) {
+  ctx.mods->clamp ? carry_lanes<carry_in, subtract, reverse, true>(d, s, ctx)
+                  : carry_lanes<carry_in, subtract, reverse, false>(d, s, ctx);
+}
+
+[[gnu::flatten]] void perm(Lanes* d, const Lanes* const* s, AluCtx&) {
+  const u32 *a = s[0]->v, *b = s[1]->v, *selector = s[2]->v;
+  u32* r = d->v;
+  u32 any = 0;
+  for (int i = 0; i < 64; ++i) any |= selector[i];
+  if (any & 0xf8f8f8f8u) {
+    MONOC_LANES r[i] = perm_b32(a[i], b[i], selector[i]);
+  } else {
+    MONOC_LANES r[i] = perm_bytes(a[i], b[i], selector[i]);
+  }
 }
 
 template <bool is_signed>
@@ -241,7 +272,7 @@ constexpr AluOp kTable[] = {
     op<[](u32 a, u32 b) -> u32 { return ((1u << (a & 31)) - 1u) << (b & 31); }>("v_bfm_b32"),
     op<[](u32 a, u32 b, u32 c) -> u32 { return static_cast<u32>(shr(u64{a} << 32 | b, c & 31)); }>("v_alignbit_b32"),
     op<[](u32 a, u32 b, u32 c) -> u32 { return static_cast<u32>(shr(u64{a} << 32 | b, 8 * (c & 3))); }>("v_alignbyte_b32"),
-    op<[](u32 a, u32 b, u32 c) -> u32 { return perm_b32(a, b, c); }>("v_perm_b32"),
+    custom("v_perm_b32", perm, Kind::b32, {Kind::b32, Kind::b32, Kind::b32}),
     op<[](u32 a, u32 b) -> u32 { return popcount(a) + b; }>("v_bcnt_u32_b32"),
     custom("v_mbcnt_lo_u32_b32", mbcnt<0>, Kind::u32, {Kind::u32, Kind::u32}, kCross),
     custom("v_mbcnt_hi_u32_b32", mbcnt<32>, Kind::u32, {Kind::u32, Kind::u32}, kCross),

@@ -25,20 +25,21 @@ Pick pick16(const Lanes* const* s, const AluMods& m, int n, int half) {
   return {s[n]->v, 16 * sel, neg << 15};
 }
 
-f32 get32(const Pick& p, int i) { return bits<f32>(p.word[i] ^ p.flip); }
+template <bool negates>
+f32 get32(const Pick& p, int i) { return bits<f32>(negates ? p.word[i] ^ p.flip : p.word[i]); }
 f32 limit01(f32 x, bool clamp) {
   const f32 low = x > 0.0f ? x : 0.0f;  // also NaN
   return clamp ? (low > 1.0f ? 1.0f : low) : x;
 }
 
-template <bool clamp, class F>
+template <bool clamp, bool negates, class F>
 [[gnu::always_inline]] inline void packed_f32(Lanes* d, const Lanes* const* s, const AluMods& m, int count, F f) {
   const Pick a0 = pick32(s, m, 0, 0), a1 = pick32(s, m, 0, 1), b0 = pick32(s, m, 1, 0), b1 = pick32(s, m, 1, 1);
   const Pick c0 = count > 2 ? pick32(s, m, 2, 0) : b0, c1 = count > 2 ? pick32(s, m, 2, 1) : b1;
   u32 *lo = d[0].v, *hi = d[1].v;
   MONOC_LANES {
-    const f32 x = canon(f(get32(a0, i), get32(b0, i), get32(c0, i)));
-    const f32 y = canon(f(get32(a1, i), get32(b1, i), get32(c1, i)));
+    const f32 x = canon(f(get32<negates>(a0, i), get32<negates>(b0, i), get32<negates>(c0, i)));
+    const f32 y = canon(f(get32<negates>(a1, i), get32<negates>(b1, i), get32<negates>(c1, i)));
     lo[i] = bits<u32>(limit01(x, clamp));
     hi[i] = bits<u32>(limit01(y, clamp));
   }
@@ -46,7 +47,14 @@ template <bool clamp, class F>
 
 template <int count, auto F>
 [[gnu::flatten]] void pk_f32(Lanes* d, const Lanes* const* s, AluCtx& ctx) {
-  ctx.mods->clamp ? packed_f32<true>(d, s, *ctx.mods, count, F) : packed_f32<false>(d, s, *ctx.mods, count, F);
+  const AluMods& m = *ctx.mods;
+  if (m.clamp) {
+    packed_f32<true, true>(d, s, m, count, F);
+  } else if (m.neg_lo | m.neg_hi) {
+    packed_f32<false, true>(d, s, m, count, F);
+  } else {
+    packed_f32<false, false>(d, s, m, count, F);
+  }
 }
 
 // Low dword: src0 by op_sel[0]; high dword: src1 by op_sel[1].
