@@ -104,8 +104,7 @@ class LayerGraph:
     def _consumers(self) -> Mapping[str, tuple[Operation, ...]]:
         found: dict[str, tuple[Operation, ...]] = {}
         for op in self.operations:
-            for value in op.reads:
-                whole = self.base(value)
+            for whole in dict.fromkeys(self.base(value) for value in op.reads):
                 found[whole] = (*found.get(whole, ()), op)
         return found
 

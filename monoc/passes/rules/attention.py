@@ -1,0 +1,127 @@
+"""attention: the key table; the split over chunks of keys; the combine with inverse RoPE and quantisation.
+
+keys, counts = key_table(...)        o = attend(q, keys, counts, ...)        o8 = mxfp8(unrope(o))
+"""
+
+from __future__ import annotations
+
+from monoc.graph.model import Operation
+from monoc.passes.fuser import Fuser
+from monoc.passes.knobs import ATTEND_CHUNK
+from monoc.schedule.formula import formula
+from monoc.schedule.model import ZERO, Units
+from monoc.skeletons.attend_combine import AttendCombineParams
+from monoc.skeletons.attend_split import AttendSplitParams, Cache, KeyTable
+from monoc.skeletons.key_table import KeyTableParams, Selection
+
+__all__ = ["fuse_attention", "fuse_key_table"]
+
+
+def fuse_key_table(f: Fuser, op: Operation) -> bool:
+    """A key table, a token a task."""
+    keys = op.writes[0]
+    picks = f.op(op).operand("picks")
+    ratio = f.size(op, f.attribute(op, "ratio"))
+    block_table, compressed = f.op(op).operand("block_table"), f.op(op).operand("compressed")
+    selection = None
+    if picks is not None:
+        selection = Selection(
+            ratio=ratio,
+            width=f.dim(picks, 1),
+            indices=f.names.argument(picks),
+            positions=f.names.argument(f.operand(op, "positions")),
+            block_table=f.names.argument(block_table) if block_table else "",
+            table_stride=f"{block_table}_stride" if block_table else "",
+            block=f"{compressed}_block" if block_table else "",
+            requests=f.names.argument(f.operand(op, "requests")) if block_table else "",
+        )
+    window = f.operand(op, "window_slots")
+    params = KeyTableParams(
+        stage="key_table",
+        table=f.hold(keys, "table", "b.tokens"),
+        width=f.dim(keys, 1),
+        cache_slots=f.names.argument(f.operand(op, "slots")),
+        window=f.names.argument(window),
+        window_counts=f.names.argument(f.operand(op, "window_lens")),
+        window_width=f.dim(window, -1),
+        selection=selection,
+    )
+    f.add("key_table", params, [op])
+    return True
+
+
+def fuse_attention(f: Fuser, op: Operation) -> bool:
+    """An attention: two stages."""
+    o = op.writes[0]
+    unrope = f.consumer(o, ("unrope",))
+    quantise = f.consumer(unrope.writes[0], ("mxfp8",)) if unrope is not None else None
+    if unrope is None or quantise is None:
+        raise f.error(op, "has to be turned back and quantised by its one reader: mxfp8(unrope(o))")
+    _fuse(f, op, unrope, quantise)
+    return True
+
+
+def _fuse(f: Fuser, op: Operation, unrope: Operation, quantise: Operation) -> None:
+    o, query = op.writes[0], f.operand(op, "q")
+    heads, head = f.dim(o, 1), f.dim(o, 2)
+    width = f.dim(f.operand(op, "keys"), 1)
+    table = f.held(f.operand(op, "keys"), "table")
+    keys = KeyTable(region=table.region, width=width, counts=f"b.tokens * {width}")
+    rope, chunk = f.size(op, f.attribute(op, "rope")), ATTEND_CHUNK.format(heads=heads)
+    rows = f.held(query, "rows")
+    chunks = f"cdiv({width}, {chunk})"
+    compressed = f.op(op).operand("compressed")
+    split = AttendSplitParams(
+        stage=f"{f.short(o)}_split",
+        query=rows.region,
+        keys=keys,
+        region=f.hold(o, "chunks", f"b.tokens * {chunks}"),
+        window=_cache(f.operand(op, "window")),
+        compressed=_cache(compressed or f.operand(op, "window")),
+        score=f.function_slot(f"{f.short(o)}_score", op, "score"),
+        heads=heads,
+        head=head,
+        rope=rope,
+        chunk=chunk,
+        with_compressed=_given(f, compressed),
+        query_units=Units(ZERO, formula(rows.units)),
+    )
+    f.add(split.stage, split, [op])
+    # A group's heads are a wave each: the units of a group of heads are then one block a token tile.
+    task_heads = f"min({_heads_together(f, quantise, heads)}, THREADS // 64)"
+    combine = AttendCombineParams(
+        stage=f"{f.short(o)}_combine",
+        region=split.region,
+        keys=keys,
+        out=f.hold(o, "mx_v", f"b.tokens * ({heads} // {task_heads})", f"{task_heads} * {head}"),
+        sink=f.names.argument(f.operand(op, "sink")),
+        table=f.names.argument(f.operand(unrope, "table")),
+        positions=f.names.argument(f.operand(unrope, "positions")),
+        heads=heads,
+        head=head,
+        rope=rope,
+        chunk=chunk,
+        task_heads=task_heads,
+        code="mx_code" if f.attribute(quantise, "rule") == "V" else "mx_code_floor",
+    )
+    f.also(quantise.writes[0], "mx", f.held(o, "mx_v"))
+    f.add(combine.stage, combine, [unrope, quantise])
+
+
+def _heads_together(f: Fuser, quantise: Operation, heads: str) -> str:
+    """Heads one reader takes together: an output group's, or all."""
+    for reader in f.graph.consumers(quantise.writes[0]):
+        if reader.kind == "grouped_linear":
+            return f"{heads} // {f.dim(f.operand(reader, 'x'), 1)}"
+    return heads
+
+
+def _cache(name: str) -> Cache:
+    return Cache(name, f"{name}_block", f"{name}_stride")
+
+
+def _given(f: Fuser, compressed: str | None) -> str:
+    """In which builds the compressed cache is given."""
+    if compressed is None:
+        return "False"
+    return f.names.guard(f.names.program.tensor[compressed].guard)
