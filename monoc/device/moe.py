@@ -1,7 +1,7 @@
 """Expert matrices: MXFP4 weights against MXFP8 rows, by 16-row tiles.
 
-Weights ``[experts * rows, k / 2]`` bytes, two e2m1 a byte, low nibble the lower K, every 16 rows in aiter's (16, 16) byte
-shuffle: ``[k / 32 chunks of 16 bytes][16 rows][16 bytes]``, so a wave's 64 lanes read a K step of 128 as 1 KiB in a
+Weights ``[experts * rows, k / 2]`` bytes, two e2m1 a byte, low nibble the lower K, every 16 rows in aiter's (16, 16)
+byte shuffle: ``[k / 32 chunks of 16 bytes][16 rows][16 bytes]``, so a wave's 64 lanes read a K step of 128 as 1 KiB in a
 row. Scales ``[experts * rows, columns]`` E8M0 in aiter's ``shuffle_scale`` order: a 32-row block is ``[columns / 8][4]
 [16 rows][2 halves of 4 columns][2 tiles]`` bytes, so lane l's word holds the codes of two K steps times two tiles.
 """
@@ -75,7 +75,7 @@ class ExpertMatrix(Frozen):
 
 @dataclass(frozen=True)
 class MidRows(MxRows):
-    """MXFP8 rows whose codes lie K step by K step within a matrix lane's group: a lane's codes are consecutive words."""
+    """MXFP8 rows with the codes [4 groups of a K step][K step]: those a matrix lane wants are consecutive words."""
 
     def code(self, row: Any, group: Any) -> Any:
         return row * self.stride + (self.values + group % 4 * (self.k // K_STEP) + group // 4)
@@ -113,7 +113,7 @@ def _put_quad(region: Any, rows: MxRows, row: Any, word: Any, words: list[Any], 
 
 @flyc.jit
 def wave_wait(region: Any, lane: Any, firsts: list[Any], count: int) -> None:
-    """One wave before it reads units ``first`` .. + ``count`` of each of ``firsts``: flag form polls, nobody else waits."""
+    """One wave, before it reads units ``first`` .. + ``count`` of each of ``firsts``; no other wave waits."""
     if const_expr(isinstance(region, FlagRegion)):
         units = len(firsts) * count
         for turn in range_constexpr(-(-units // 64)):

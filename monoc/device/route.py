@@ -20,7 +20,8 @@ from monoc.device.memory import lds_load, lds_store
 from monoc.device.rows import passes
 
 __all__ = [
-    "NO_KEY", "PICK_TILE", "PickTiles", "given_picks", "lane_prefix", "order_key", "part_pieces", "part_sum", "top_picks",
+    "NO_KEY", "PICK_TILE", "PickTiles", "given_picks", "lane_prefix", "order_key", "part_pieces", "part_sum",
+    "top_picks",
 ]  # fmt: skip
 
 PICK_TILE = 16  # columns of a matrix instruction

@@ -25,8 +25,8 @@ class ExpertDownParams:
     argument.
 
     Slots: ``weigh(value, weight)``; ``add(total, value)`` for the second pick on; ``join(routed, shared)``.
-    ``kept`` (a formula): the picks lie sorted in LDS already, because :class:`~monoc.skeletons.expert_up.ExpertUpParams`
-    ran on every CTA just before, with the same tokens, topk and experts: both LDS structs begin with the same arrays.
+    ``kept`` (a formula): the picks lie sorted in LDS already, because an expert_up stage of the same tokens, topk and
+    experts ran on every CTA just before: both LDS structs begin with the same arrays.
     Knobs: ``row_tiles`` (1 or 2: 16-row tiles a task), ``held`` (tiles of picks a wave works on at once; the weights of
     as many again are in flight: ``row_tiles`` * 20 + 3 registers a tile at 640 columns).
     """
@@ -62,9 +62,7 @@ class ExpertDownParams:
     def arguments(self) -> tuple[TensorArg, ...]:
         return (
             TensorArg(self.weights, "e2m1x2", (self.experts, self.hidden, f"{self.padded} // 2")),
-            TensorArg(
-                self.scales, "e8m0", (f"{self.experts} * {self.hidden}", f"round_up({self.padded} // 32, 8)")
-            ),
+            TensorArg(self.scales, "e8m0", (f"{self.experts} * {self.hidden}", f"round_up({self.padded} // 32, 8)")),
             TensorArg(self.rank, "i64", ()),
         )
 

@@ -74,6 +74,7 @@ class ExpertUpParams:
 
     def describe(self) -> StageShape:
         units = f"({max_tiles(self.tokens, self.topk, self.experts)} * {self.parts})"
+        mine = f"max(0, cdiv({units} - i, {self.grid}))"
         row_words = f"(({mx_row_words(self.hidden)}) // 8 * 2 + 1) * 4"  # an odd number of 16-byte pieces
         everyone = Units(formula("0"), formula(self.tokens))
         return StageShape(
@@ -91,14 +92,14 @@ class ExpertUpParams:
                     units=formula(units),
                     task_units=Units(
                         formula("i", task=True),
-                        formula(f"max(0, cdiv({units} - i, {self.grid}))", task=True),
+                        formula(mine, task=True),
                         formula(self.grid),
                     ),
                     counted=True,
                 ),
             ),
             weight_bytes=formula(
-                f"64 * {self.groups} * ({self.hidden} // 2 + {self.hidden} // 32) * max(0, cdiv({units} - i, {self.grid}))",
+                f"64 * {self.groups} * ({self.hidden} // 2 + {self.hidden} // 32) * {mine}",
                 task=True,
             ),
         )

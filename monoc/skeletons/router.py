@@ -17,8 +17,8 @@ class RouterParams:
     """``logits[t][e][part] = sum over the part's columns of gate[e, c] * rows[t, c]`` in fp32.
 
     ``rows``: region of bf16 rows, ``hidden / 2`` words a token, a unit a token. ``gate``: bf16 [experts, hidden],
-    row-major. ``logits``: region of f32 words [token][expert][part]; a task a unit: tokens 16 at a time, 16 experts at a
-    time, then the ``parts`` parts. ``hidden``: a multiple of 32.
+    row-major. ``logits``: region of f32 words [token][expert][part]; a task a unit: tokens 16 at a time, 16 experts at
+    a time, then the ``parts`` parts. ``hidden``: a multiple of 32.
     """
 
     stage: str

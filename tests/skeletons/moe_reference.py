@@ -12,8 +12,20 @@ from monoc.expr.slot import Slot, SlotInput
 from monoc.schedule.model import Form
 
 __all__ = [
-    "ADD", "EXACT_ACTIVATION", "E2M1", "JOIN", "WEIGH", "Experts", "bf16", "e4m3_values", "exact_activation", "mx_quantise_m",
-    "pick_tiles", "region_words", "shuffle16", "shuffle_scale",
+    "ADD",
+    "E2M1",
+    "EXACT_ACTIVATION",
+    "JOIN",
+    "WEIGH",
+    "Experts",
+    "bf16",
+    "e4m3_values",
+    "exact_activation",
+    "mx_quantise_m",
+    "pick_tiles",
+    "region_words",
+    "shuffle16",
+    "shuffle_scale",
 ]  # fmt: skip
 
 E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float64)

@@ -16,15 +16,45 @@ from monoc.skeletons.expert_down import ExpertDownParams
 
 def params(shared: str) -> ExpertDownParams:
     return ExpertDownParams(
-        "down", "route_table", "mid", "moe", "w2", "w2_scale", "rank", WEIGH, ADD, JOIN, "HIDDEN", "INTER", "PADDED",
-        "EXPERTS", "TOPK", shared, "b.groups", "b.row_tiles", "b.held", "COPIES",
-    )  # fmt: skip
+        "down",
+        "route_table",
+        "mid",
+        "moe",
+        "w2",
+        "w2_scale",
+        "rank",
+        WEIGH,
+        ADD,
+        JOIN,
+        "HIDDEN",
+        "INTER",
+        "PADDED",
+        "EXPERTS",
+        "TOPK",
+        shared,
+        "b.groups",
+        "b.row_tiles",
+        "b.held",
+        "COPIES",
+    )
 
 
 def bench(
-    tmp: Path, tokens: int, hidden: int, inter: int, experts: int, topk: int, groups: int, row_tiles: int, held: int, form: Form,
-    shared: str = "shared_row", grid: int = 5, threads: int = 512, tp: int = 1,
-) -> Bench:  # fmt: skip
+    tmp: Path,
+    tokens: int,
+    hidden: int,
+    inter: int,
+    experts: int,
+    topk: int,
+    groups: int,
+    row_tiles: int,
+    held: int,
+    form: Form,
+    shared: str = "shared_row",
+    grid: int = 5,
+    threads: int = 512,
+    tp: int = 1,
+) -> Bench:
     padded = -(-inter // 128) * 128
     dims = {"HIDDEN": hidden, "INTER": inter, "PADDED": padded, "EXPERTS": experts, "TOPK": topk, "COPIES": 2}
     picks = tokens * topk
@@ -59,13 +89,21 @@ def test_compiles_lean(tmp_path: Path, tokens: int, row_tiles: int, held: int) -
     ],
 )
 def test_rows(
-    tmp_path: Path, tokens: int, hidden: int, inter: int, experts: int, topk: int, groups: int, row_tiles: int, held: int,
-    shared: str, threads: int, form: Form,
-) -> None:  # fmt: skip
+    tmp_path: Path,
+    tokens: int,
+    hidden: int,
+    inter: int,
+    experts: int,
+    topk: int,
+    groups: int,
+    row_tiles: int,
+    held: int,
+    shared: str,
+    threads: int,
+    form: Form,
+) -> None:
     rng = np.random.default_rng(hidden + tokens)
-    made = bench(
-        tmp_path, tokens, hidden, inter, experts, topk, groups, row_tiles, held, form, shared, threads=threads
-    )
+    made = bench(tmp_path, tokens, hidden, inter, experts, topk, groups, row_tiles, held, form, shared, threads=threads)
     padded = made.dims["PADDED"]
     matrices = Experts.random(rng, experts, hidden, padded)
     ids = routed(rng, tokens, experts, topk, tokens > 16)
@@ -85,11 +123,11 @@ def test_rows(
     row = bf16(rng.normal(0, 4, (tokens, hidden)).astype(np.float32))
     if shared:
         given[shared] = to_bits(row)
-    outcome = made.run(
-        [{"w2": matrices.weights(), "w2_scale": matrices.scales(), "rank": 0}], [given]
-    )
+    outcome = made.run([{"w2": matrices.weights(), "w2_scale": matrices.scales(), "rank": 0}], [given])
     out = outcome.region("moe").view(np.uint16).reshape(tokens, hidden)
-    x = e4m3_values(mid_values[:, :inter]) * 2.0 ** (np.repeat(codes[:, : inter // 32], 32, -1).astype(np.float64) - 127)
+    x = e4m3_values(mid_values[:, :inter]) * 2.0 ** (
+        np.repeat(codes[:, : inter // 32], 32, -1).astype(np.float64) - 127
+    )
     full = matrices.values()[..., :inter]
     parts = np.zeros((tokens, topk, hidden), np.float32)
     for position, pick in enumerate(order):

@@ -15,15 +15,28 @@ from moe_reference import (
     mx_quantise_m,
     pick_tiles,
     region_words,
-)  # fmt: skip
+)
 
 from monoc.schedule.model import Form
 from monoc.skeletons.expert_up import ExpertUpParams
 
 UP = ExpertUpParams(
-    "up", "route_table", "x8", "mid", "w13", "w13_scale", EXACT_ACTIVATION, "HIDDEN", "INTER", "PADDED", "EXPERTS", "TOPK",
-    groups="b.groups", depth="b.depth", copies="COPIES",
-)  # fmt: skip
+    "up",
+    "route_table",
+    "x8",
+    "mid",
+    "w13",
+    "w13_scale",
+    EXACT_ACTIVATION,
+    "HIDDEN",
+    "INTER",
+    "PADDED",
+    "EXPERTS",
+    "TOPK",
+    groups="b.groups",
+    depth="b.depth",
+    copies="COPIES",
+)
 
 
 def row_words(k: int) -> int:
@@ -31,9 +44,18 @@ def row_words(k: int) -> int:
 
 
 def bench(
-    tmp: Path, tokens: int, hidden: int, inter: int, experts: int, topk: int, groups: int, depth: int, form: Form,
-    grid: int = 5, threads: int = 512,
-) -> Bench:  # fmt: skip
+    tmp: Path,
+    tokens: int,
+    hidden: int,
+    inter: int,
+    experts: int,
+    topk: int,
+    groups: int,
+    depth: int,
+    form: Form,
+    grid: int = 5,
+    threads: int = 512,
+) -> Bench:
     padded = -(-inter // 128) * 128
     dims = {"HIDDEN": hidden, "INTER": inter, "PADDED": padded, "EXPERTS": experts, "TOPK": topk, "COPIES": 2}
     external = {"route_table": (2 * tokens * topk * 2, tokens), "x8": (tokens * row_words(hidden), tokens)}
@@ -80,9 +102,17 @@ def test_compiles_lean(tmp_path: Path, tokens: int, groups: int, depth: int) -> 
     ],
 )
 def test_mid(
-    tmp_path: Path, tokens: int, hidden: int, inter: int, experts: int, topk: int, groups: int, depth: int, threads: int,
+    tmp_path: Path,
+    tokens: int,
+    hidden: int,
+    inter: int,
+    experts: int,
+    topk: int,
+    groups: int,
+    depth: int,
+    threads: int,
     form: Form,
-) -> None:  # fmt: skip
+) -> None:
     rng = np.random.default_rng(hidden + tokens)
     made = bench(tmp_path, tokens, hidden, inter, experts, topk, groups, depth, form, threads=threads)
     padded = made.dims["PADDED"]
@@ -93,7 +123,8 @@ def test_mid(
     x = rng.integers(0, 256, (tokens, hidden), dtype=np.uint8) & 0xBF | 0x20  # exponents 4 .. 7: |x| in 1/8 .. 1.9
     codes = rng.integers(126, 129, (tokens, hidden // 32), dtype=np.uint8)
     outcome = made.run(
-        [{"w13": experts_.weights(), "w13_scale": experts_.scales()}], [{"route_table": table, "x8": x8_words(x, codes)}]
+        [{"w13": experts_.weights(), "w13_scale": experts_.scales()}],
+        [{"route_table": table, "x8": x8_words(x, codes)}],
     )
     mid = region_words(outcome, "mid").reshape(tokens * topk, row_words(padded))
     values = e4m3_values(x) * 2.0 ** (np.repeat(codes, 32, -1).astype(np.float64) - 127)

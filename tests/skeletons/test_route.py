@@ -26,7 +26,9 @@ def _score(result: Expr) -> Slot:
 _LOG2E, _LN2 = math.log2(math.e), math.log(2.0)
 _SOFTPLUS = _op(
     BinaryOp.MUL,
-    Unary(UnaryOp.LOG2, _op(BinaryOp.ADD, Const(1.0), Unary(UnaryOp.EXP2, _op(BinaryOp.MUL, Local("x"), Const(_LOG2E))))),
+    Unary(
+        UnaryOp.LOG2, _op(BinaryOp.ADD, Const(1.0), Unary(UnaryOp.EXP2, _op(BinaryOp.MUL, Local("x"), Const(_LOG2E))))
+    ),
     Const(_LN2),
 )
 SQRT_SOFTPLUS = _score(

@@ -15,7 +15,14 @@ ROUTER = RouterParams("router", "y", "logits", "gate", "HIDDEN", "EXPERTS", "PAR
 
 
 def bench(
-    tmp: Path, tokens: int, hidden: int, experts: int, parts: int, form: Form = Form.PAIR, grid: int = 4, threads: int = 512
+    tmp: Path,
+    tokens: int,
+    hidden: int,
+    experts: int,
+    parts: int,
+    form: Form = Form.PAIR,
+    grid: int = 4,
+    threads: int = 512,
 ) -> Bench:
     dims = {"HIDDEN": hidden, "EXPERTS": experts, "PARTS": parts, "THREADS": threads}
     external = {"y": (tokens * hidden // 2, tokens)}
@@ -37,9 +44,7 @@ def test_compiles_lean(tmp_path: Path, tokens: int) -> None:
         (5, 1024, 32, 2, 256, Form.BARRIER),
     ],
 )
-def test_logits(
-    tmp_path: Path, tokens: int, hidden: int, experts: int, parts: int, threads: int, form: Form
-) -> None:
+def test_logits(tmp_path: Path, tokens: int, hidden: int, experts: int, parts: int, threads: int, form: Form) -> None:
     rng = np.random.default_rng(tokens)
     y = (rng.integers(-16, 17, (tokens, hidden)) / 8).astype(np.float32)
     gate = (rng.integers(-16, 17, (experts, hidden)) / 16).astype(np.float32)
