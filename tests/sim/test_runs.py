@@ -1,0 +1,171 @@
+"""Whole launches: several CTAs and ranks, determinism, hand-offs through memory, counts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from asm_text import kernel_text
+from run_asm import LOAD_ARGUMENTS, run_body
+
+from monoc.sim import Checks, Launch, Report, Simulator
+
+# CTA n waits for the tagged pair n of mailbox s[4:5], adds its number, hands on to n + 1, stores to s[6:7].
+RING = """\
+\ts_lshl_b32 s20, s2, 3
+\tv_mov_b32_e32 v1, s20
+\tv_mov_b32_e32 v5, 1
+\tv_cmp_eq_u32_e32 vcc, 0, v0
+\ts_and_saveexec_b64 s[10:11], vcc
+.LBB0_1:
+\ts_sleep 1
+\tglobal_load_dwordx2 v[2:3], v1, s[4:5] sc1
+\ts_waitcnt vmcnt(0)
+\tv_readfirstlane_b32 s21, v3
+\ts_cmp_lg_u32 s21, 1
+\ts_cbranch_scc1 .LBB0_1
+\tv_add_u32_e32 v4, s2, v2
+\tglobal_store_dwordx2 v1, v[4:5], s[4:5] offset:8 sc1
+\tglobal_store_dwordx2 v1, v[4:5], s[6:7]
+"""
+
+
+def ring(ctas: int, **options: object) -> tuple[np.ndarray, Report]:  # type: ignore[type-arg]
+    mailbox = np.zeros((ctas + 1, 2), np.uint32)
+    mailbox[0] = (5, 1)
+    out = np.zeros((ctas, 2), np.uint32)
+    report = run_body(RING, [mailbox, out], grid=ctas, simulator=Simulator(**options))  # type: ignore[arg-type]
+    return out, report
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("seed", [0, 1, 99])
+@pytest.mark.parametrize("checks", [Checks(), Checks(written=False), Checks(vgprs=True)])
+def test_bits_do_not_depend_on_threads_seed_or_checks(threads: int, seed: int, checks: Checks) -> None:
+    out, _ = ring(40, threads=threads, seed=seed, checks=checks)
+    np.testing.assert_array_equal(out[:, 0], 5 + np.cumsum(np.arange(40)))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_counts_repeat_polls_apart(threads: int) -> None:
+    def counts() -> tuple[dict[str, int], list[int], dict[str, int]]:
+        _, report = ring(24, threads=threads, observe=True)
+        assert report.observations is not None
+        seen = report.observations
+        return dict(seen.classes), [cta.instructions for cta in seen.ctas if cta.cta == 3], dict(seen.lines)
+
+    assert counts() == counts()
+
+
+def test_counts_by_class_line_buffer_and_cta() -> None:
+    _, report = ring(4, threads=1, observe=True)
+    seen = report.observations
+    assert seen is not None
+    assert seen.classes["store"] == 8
+    assert seen.classes["smem"] == 3 * 4
+    assert "load" not in seen.classes  # the only load is in the poll loop
+    assert seen.polls >= 4 * 6
+    assert sum(seen.classes.values()) + seen.polls == report.instructions
+    assert [cta.stored for cta in sorted(seen.ctas, key=lambda cta: cta.cta)] == [16] * 4
+    stored = {(t.buffer, t.policy): t.stored for t in seen.traffic if t.stored}
+    assert stored == {("array0", "sc1"): 32, ("array1", ""): 32}
+    assert sum(count for key, count in seen.lines.items() if key.startswith("kernel:")) == report.instructions - seen.polls
+    assert sum(seen.line_bytes.values()) == sum(t.loaded + t.stored for t in seen.traffic)
+
+
+def test_observers_change_no_bits_and_count_mfma_work() -> None:
+    body = (
+        "\tv_lshlrev_b32_e32 v9, 2, v0\n\tv_cvt_f32_u32_e32 v1, v0\n\tv_mfma_f32_16x16x4_f32 v[4:7], v1, v1, 0\n"
+        "\tglobal_store_dword v9, v5, s[4:5]\n"
+    )
+    results = []
+    for observe in (False, True):
+        out = np.zeros(64, np.uint32)
+        report = run_body(body, [out], simulator=Simulator(threads=1, observe=observe))
+        results.append(out)
+    assert report.observations is not None
+    assert report.observations.mfma_macs == 16 * 16 * 4
+    np.testing.assert_array_equal(results[0], results[1])
+
+
+def test_atomic_queue_hands_out_each_ticket_once() -> None:
+    body = (
+        "\tv_mov_b32_e32 v1, 0\n\tv_mov_b32_e32 v2, 1\n\tv_cmp_eq_u32_e32 vcc, 0, v0\n\ts_and_saveexec_b64 s[10:11], vcc\n"
+        "\tglobal_atomic_add v3, v1, v2, s[4:5] sc0\n\tv_lshlrev_b32_e32 v4, 2, v3\n\tv_mov_b32_e32 v5, 1\n"
+        "\tglobal_atomic_add v4, v5, s[6:7]\n"
+    )
+    counter, tickets = np.zeros(1, np.uint32), np.zeros(200, np.uint32)
+    run_body(body, [counter, tickets], grid=200, simulator=Simulator(threads=2))
+    assert counter[0] == 200
+    assert (tickets == 1).all()
+
+
+def test_barrier_orders_lds_between_waves() -> None:
+    body = (
+        "\tv_lshlrev_b32_e32 v9, 2, v0\n\tds_write_b32 v9, v0\n\ts_waitcnt lgkmcnt(0)\n\ts_barrier\n"
+        "\tv_xor_b32_e32 v1, 0xff, v0\n\tv_lshlrev_b32_e32 v1, 2, v1\n\tds_read_b32 v2, v1\n"
+        "\tglobal_store_dword v9, v2, s[4:5]\n"
+    )
+    out = np.zeros(256, np.uint32)
+    run_body(body, [out], block=256, lds=1024)
+    np.testing.assert_array_equal(out, 255 - np.arange(256))
+
+
+def test_ranks_push_to_each_other() -> None:
+    """Each rank stores its id to every peer through a table of addresses and waits for all pairs."""
+    ranks = 4
+    body = """\
+\tv_lshlrev_b32_e32 v1, 3, v0
+\tglobal_load_dwordx2 v[2:3], v1, s[4:5]
+\ts_load_dword s12, s[0:1], 0x18
+\ts_waitcnt lgkmcnt(0)
+\tv_mov_b32_e32 v6, s12
+\tv_mov_b32_e32 v7, 1
+\ts_lshl_b32 s13, s12, 3
+\tv_cmp_gt_u32_e32 vcc, 4, v0
+\ts_and_saveexec_b64 s[10:11], vcc
+\tv_add_co_u32_e32 v2, vcc, s13, v2
+\tv_addc_co_u32_e32 v3, vcc, 0, v3, vcc
+\tglobal_store_dwordx2 v[2:3], v[6:7], off sc0 sc1
+.LBB0_1:
+\ts_sleep 1
+\tglobal_load_dwordx2 v[4:5], v1, s[6:7] sc0 sc1
+\ts_waitcnt vmcnt(0)
+\tv_cmp_ne_u32_e32 vcc, 1, v5
+\ts_cbranch_vccnz .LBB0_1
+\tv_lshlrev_b32_e32 v9, 2, v0
+\tglobal_store_dword v9, v4, s[8:9]
+"""
+    sim = Simulator(ranks=ranks, threads=2)
+    boxes = [np.zeros((ranks, 2), np.uint32) for _ in range(ranks)]
+    table = np.array([box.ctypes.data for box in boxes] + [boxes[0].ctypes.data] * 60, np.uint64)
+    outs = [np.zeros(ranks, np.uint32) for _ in range(ranks)]
+    sim.register(None, table, name="table")
+    for rank in range(ranks):
+        sim.register(None, boxes[rank], name=f"box{rank}")
+        sim.register(rank, outs[rank], name=f"out{rank}", written=False, output=True)
+    program = sim.load(kernel_text(LOAD_ARGUMENTS + body, arguments=(8, 8, 8, 4)))
+    sim.launch(
+        {
+            rank: Launch(program, [table.ctypes.data, boxes[rank].ctypes.data, outs[rank].ctypes.data, rank])
+            for rank in range(ranks)
+        }
+    )
+    for out in outs:
+        np.testing.assert_array_equal(out, np.arange(ranks))
+
+
+def test_constant_data_is_reached_through_its_symbol() -> None:
+    body = (
+        "\ts_getpc_b64 s[10:11]\n\ts_add_u32 s10, s10, table@rel32@lo+4\n\ts_addc_u32 s11, s11, table@rel32@hi+12\n"
+        "\ts_load_dwordx2 s[12:13], s[10:11], 0x0\n\ts_waitcnt lgkmcnt(0)\n\tv_mov_b32_e32 v1, 0\n\tv_mov_b32_e32 v2, s13\n"
+        "\tglobal_store_dword v1, v2, s[4:5]\n"
+    )
+    out = np.zeros(1, np.uint32)
+    extra = '\t.section .rodata,"a",@progbits\n\t.p2align 4\ntable:\n\t.long 11, 22\n\t.text'
+    run_body(body, [out], extra=extra)
+    assert out[0] == 22
+
+
+def test_the_same_text_is_decoded_once() -> None:
+    sim = Simulator()
+    assert sim.load(kernel_text("\ts_nop 3")) is sim.load(kernel_text("\ts_nop 3"))
