@@ -1,8 +1,8 @@
 """Expert matrices: MXFP4 weights against MXFP8 rows, by 16-row tiles.
 
 Weights ``[experts * rows, k / 2]`` bytes, two e2m1 a byte, low nibble the lower K, every 16 rows in aiter's (16, 16)
-byte shuffle: ``[k / 32 chunks of 16 bytes][16 rows][16 bytes]``, so a wave's 64 lanes read a K step of 128 as 1 KiB in a
-row. Scales ``[experts * rows, columns]`` E8M0 in aiter's ``shuffle_scale`` order: a 32-row block is ``[columns / 8][4]
+byte shuffle: ``[k / 32 chunks of 16 bytes][16 rows][16 bytes]``, so a wave's 64 lanes read a K step of 128 as 1 KiB in
+a row. Scales ``[experts * rows, columns]`` E8M0 in aiter's ``shuffle_scale`` order: a 32-row block is ``[columns / 8][4]
 [16 rows][2 halves of 4 columns][2 tiles]`` bytes, so lane l's word holds the codes of two K steps times two tiles.
 """
 
