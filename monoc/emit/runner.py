@@ -15,6 +15,7 @@ from monoc.emit.launch import environment, launch_arguments
 from monoc.expr.ir import DType
 from monoc.passes.names import PlanNames
 from monoc.schedule.model import Schedule
+from monoc.schedule.parameters import launch_parameters
 from monoc.spec.buildexpr import BuildExpr
 from monoc.spec.program import Entry, Extent, HostCall, Layout, Program, TensorDecl, WeightClass, WeightField
 
@@ -268,21 +269,9 @@ class _Runner:
                 return f"{self.paths[t.name]}.shape[0]"
         return None
 
-    def _used_parameters(self, entry: Entry) -> frozenset[str]:
-        """Build parameters any formula of the entry's launches names, through dimensions too."""
-        launches = {la.name for la in entry.launches}
-        texts = [repr(la) for la in self.schedule.launches if la.name in launches]
-        properties = dict(self.schedule.properties)
-        found: set[str] = set()
-        todo = list(texts)
-        while todo:
-            text = todo.pop()
-            for name in (*self.program.space.names(), *properties):
-                if f"b.{name}" in text and name not in found:
-                    found.add(name)
-                    if name in properties:
-                        todo.append(str(properties[name]))
-        return frozenset(found)
+    def _used_parameters(self, entry: Entry) -> tuple[str, ...]:
+        names = {launch.name for launch in entry.launches}
+        return launch_parameters(self.schedule, [la for la in self.schedule.launches if la.name in names])
 
     def _method(self, entry: Entry) -> _Method:
         given = [self.tensors[a] for a in entry.arguments]

@@ -289,9 +289,19 @@ def with_flags(b: Plan, **flags: bool) -> Plan:
     return replace(b, **flags)
 
 
+@cache
+def canonical(b: Plan, launch: str) -> Plan:
+    """The first build that shares b's kernel of ``launch``."""
+    same = (*PARAMETERS[launch], "tokens", "tp")
+    found = next(
+        c for c in builds() if LAUNCHES[launch].runs(c) and all(getattr(c, n) == getattr(b, n) for n in same)
+    )
+    return replace(found, **{flag: getattr(b, flag) for flag in FLAGS})
+
+
 def symbol(b: Plan, launch: str) -> str:
-    """The kernel's symbol in build b."""
-    fields = [f"{name}{int(getattr(b, name))}" for name in VARIANTS[b.variant]]
+    """The symbol of b's kernel of a launch."""
+    fields = [f"{name}{int(getattr(b, name))}" for name in PARAMETERS[launch]]
     flags = [name for name in FLAGS if getattr(b, name)]
-    return "_".join([NAME, launch, b.variant, *fields, *flags])
+    return "_".join([NAME, launch, *fields, *flags])
 '''

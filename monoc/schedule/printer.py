@@ -21,6 +21,7 @@ from monoc.schedule.model import (
     Stage,
     Units,
 )
+from monoc.schedule.parameters import launch_parameters
 from monoc.schedule.prelude import EPILOGUE, PRELUDE, RECORDS
 
 __all__ = ["print_plan"]
@@ -197,6 +198,12 @@ def _layout(schedule: Schedule) -> str:
     counters = list(dict.fromkeys(c for la in schedule.launches for s in la.stages for c in s.shape.counters))
     counts = ", ".join(f"{la.name!r}: {len(la.stages)}" for la in schedule.launches)
     lines += [f"STAGE_COUNTS = {{{counts}}}  # stages of a launch, run or not"]
+    lines += ["# The build parameters a launch depends on: builds that agree in them share its kernel."]
+    lines += ["PARAMETERS: dict[str, tuple[str, ...]] = {"]
+    for la in schedule.launches:
+        used = "".join(f"{p!r}, " for p in launch_parameters(schedule, [la]))
+        lines += [f"    {la.name!r}: ({used}),"]
+    lines += ["}"]
     lines += [f"FLAGS: tuple[str, ...] = ({''.join(f'{f!r}, ' for f in schedule.flags)})", ""]
     lines += ["# Atomic counters of the epoch buffer, COUNTER_SLOTS words each."]
     lines += [f"COUNTERS: tuple[str, ...] = ({''.join(f'{c!r}, ' for c in counters)})"]

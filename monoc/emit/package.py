@@ -1,0 +1,50 @@
+"""A schedule as a package: every file's final text."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePath
+
+from monoc.emit.device import DeviceLibrary
+from monoc.emit.files import Header, finish
+from monoc.emit.launch import LaunchSource, emit_launch
+from monoc.emit.runner import emit_runner
+from monoc.schedule.model import Schedule
+from monoc.schedule.printer import print_plan
+from monoc.spec.program import Program
+
+__all__ = ["emit_package"]
+
+_HOST = Path(__file__).parent.parent / "host"
+
+
+def _device(library: DeviceLibrary, launches: list[LaunchSource]) -> str:
+    used = frozenset().union(*(source.device for source in launches))
+    return '"""The device functions of the launches beside this file."""\n\n' + library.source(used)
+
+
+def _init(program: Program) -> str:
+    runner = program.runner
+    names = ["BLOCKS", "MAX_TOKENS", "Dims", *(c.name for c in runner.weights), runner.class_name]
+    listed = "".join(f"    {name},\n" for name in names)
+    return (
+        f'"""{program.name}: the persistent launches of one decode layer and their host side."""\n\n'
+        f"from .runner import (\n{listed})\n\n__all__ = {names!r}\n"
+    )
+
+
+def emit_package(program: Program, schedule: Schedule) -> dict[str, str]:
+    """File name -> text of the package of ``schedule``, formatted and headed. Deterministic."""
+    library = DeviceLibrary()
+    launches = [emit_launch(schedule, launch, library) for launch in schedule.launches]
+    spec = PurePath(program.path)
+    header = Header(spec.name if spec.is_absolute() else spec.as_posix(), program.digest[:16], program.licence)
+    sources = {
+        "__init__.py": _init(program),
+        "checks.py": (_HOST / "checks.py").read_text(),
+        "device.py": _device(library, launches),
+        "peer.py": (_HOST / "peer.py").read_text(),
+        "plan.py": print_plan(schedule),
+        "runner.py": emit_runner(program, schedule),
+        **{f"{source.name}.py": source.text for source in launches},
+    }
+    return {name: finish(text, name, header) for name, text in sorted(sources.items())}
