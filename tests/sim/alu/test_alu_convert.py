@@ -230,18 +230,26 @@ def test_stochastic_rounding(name: str) -> None:
 
 @pytest.mark.parametrize("target", ["bf16", "f16"])
 def test_stochastic_rounding_to_16_bits(target: str) -> None:
-    seeds = (np.arange(4096, dtype=np.uint64) << 4).astype(np.uint32)
+    mnemonic = f"v_cvt_sr_{target}_f32"
+    seeds = (np.arange(4096, dtype=np.uint64) << 20).astype(np.uint32)
     step = 2.0**-7 if target == "bf16" else 2.0**-10
-    x = np.full(seeds.size, 1 + 0.25 * step, np.float32)
-    out = run(f"v_cvt_sr_pk_{target}_f32", x, -x, seeds | seeds << 16)
-    one = 0x3F80 if target == "bf16" else 0x3C00
-    for half, sign in ((out & 0xFFFF, 0), (out >> 16, 0x8000)):
-        assert set(half) == {one | sign, one + 1 | sign}
-        assert np.count_nonzero(half == one + 1 | sign) == seeds.size // 4
+    x = np.full(seeds.size, -1 - 0.25 * step, np.float32)
+    one = 0xBF80 if target == "bf16" else 0xBC00
+    old = np.full(seeds.size, 0x12345678, np.uint32)
+    low, high = run(mnemonic, x, seeds, old=old), run(mnemonic, x, seeds, old=old, op_sel=8)
+    np.testing.assert_array_equal(low >> 16, np.full(seeds.size, 0x1234))
+    np.testing.assert_array_equal(high, low << 16 | 0x5678)
+    assert np.count_nonzero(low & 0xFFFF == one + 1) == seeds.size // 4
+    assert np.count_nonzero(low & 0xFFFF == one) == 3 * seeds.size // 4
     exact = np.array([0.0, 1.5, 2.0**-14, np.inf], np.float32)
-    kept = run(f"v_cvt_sr_pk_{target}_f32", exact, exact, np.full(4, 0xFFFFFFFF, np.uint32)) & 0xFFFF
-    want = bits32(exact) >> 16 if target == "bf16" else halves(exact)
-    np.testing.assert_array_equal(kept, want)
+    kept = run(mnemonic, exact, np.full(4, 0xFFFFFFFF, np.uint32))
+    np.testing.assert_array_equal(kept, bits32(exact) >> 16 if target == "bf16" else halves(exact))
+
+
+def test_saturating_bytes() -> None:
+    words = ALL16 | ALL16[::-1] << 16
+    byte = ALL16.astype(np.uint16).view(np.int16).clip(0, 255).astype(np.uint32)
+    np.testing.assert_array_equal(run("v_sat_pk_u8_i16", words), byte | byte[::-1] << 8)
 
 
 def test_packing_of_integers_and_norms() -> None:

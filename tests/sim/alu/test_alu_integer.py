@@ -177,6 +177,14 @@ def test_clamped_edges(mnemonic: str) -> None:
 word = st.integers(0, M32)
 
 
+def test_byte_selectors_of_one_kind() -> None:
+    """Waves with none but the usual selectors (0 to 7) take a path of their own."""
+    rng = np.random.default_rng(1)
+    sources = [rng.integers(0, 1 << 32, 256, dtype=np.uint32) for _ in range(2)]
+    selector = rng.integers(0, 1 << 32, 256, dtype=np.uint32) & np.uint32(0x07070707)
+    check("v_perm_b32", perm, [*sources, selector])
+
+
 @given(st.lists(st.tuples(word, word, word), min_size=64, max_size=64))
 @settings(max_examples=20, deadline=None)
 def test_random(operands: list[tuple[int, int, int]]) -> None:

@@ -41,7 +41,9 @@ u32 pk_u8(f32 x, u32 byte, u32 old) {
   return (old & ~(0xffu << shift)) | static_cast<u32>(clamp(to_i32(x), 0, 255)) << shift;
 }
 
-// Stochastic rounding: seed bits are added below the last bit kept.
+u32 unsigned_byte(u32 half_word) { return static_cast<u32>(clamp(static_cast<i16>(half_word), 0, 255)); }
+
+// Stochastic rounding: the seed's top bits are added below the last bit kept.
 u32 bf16_sr(f32 x, u32 seed) {
   const u32 b = bits<u32>(x);
   const bool special = (b & 0x7f800000u) == 0x7f800000u;
@@ -143,8 +145,9 @@ constexpr AluOp kTable[] = {
     op<[](f32 a, f32 b) -> u32 { return pair(f32_to_half_rtz(canon(a)), f32_to_half_rtz(canon(b))); }>("v_cvt_pkrtz_f16_f32"),
     custom("v_cvt_pk_f16_f32", half_from_f32<true>, Kind::pk_f16, {Kind::f32, Kind::f32}),
     op<[](f32 a, f32 b) -> u32 { return f32_to_bf16(a) | f32_to_bf16(b) << 16; }>("v_cvt_pk_bf16_f32"),
-    op<[](f32 a, f32 b, u32 seed) -> u32 { return pair(bf16_sr(a, seed), bf16_sr(b, shr(seed, 16))); }>("v_cvt_sr_pk_bf16_f32"),
-    op<[](f32 a, f32 b, u32 seed) -> u32 { return pair(half_sr(a, seed), half_sr(b, shr(seed, 16))); }>("v_cvt_sr_pk_f16_f32"),
+    op_keep<[](f32 a, u32 seed) -> u16 { return static_cast<u16>(bf16_sr(a, shr(seed, 16))); }>("v_cvt_sr_bf16_f32"),
+    op_keep<[](f32 a, u32 seed) -> f16 { return {static_cast<u16>(half_sr(a, shr(seed, 16)))}; }>("v_cvt_sr_f16_f32"),
+    op<[](u32 a) -> u32 { return unsigned_byte(a) | unsigned_byte(shr(a, 16)) << 8; }>("v_sat_pk_u8_i16"),
     op<[](u16 a) -> f32 { return bf16_to_f32(a); }>("v_cvt_f32_bf16"),
     op<[](u32 a) -> f32 { return from_byte<Fp8>(a); }>("v_cvt_f32_fp8"),
     op<[](u32 a) -> f32 { return from_byte<Bf8>(a); }>("v_cvt_f32_bf8"),

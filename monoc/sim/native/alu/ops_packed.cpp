@@ -57,6 +57,18 @@ template <int count, auto F>
   }
 }
 
+// v_pk_fmac_f16: the destination is the addend (VOP2: no modifiers).
+template <auto F>
+[[gnu::flatten]] void pk16_acc(Lanes* d, const Lanes* const* s, AluCtx&) {
+  const u32 *a = s[0]->v, *b = s[1]->v;
+  u32* r = d->v;
+  MONOC_LANES {
+    const u32 lo = F(a[i] & 0xffffu, b[i] & 0xffffu, r[i] & 0xffffu, false);
+    const u32 hi = F(a[i] >> 16, b[i] >> 16, r[i] >> 16, false);
+    r[i] = (lo & 0xffffu) | hi << 16;
+  }
+}
+
 // Low dword: src0 by op_sel[0]; high dword: src1 by op_sel[1].
 void pk_mov(Lanes* d, const Lanes* const* s, AluCtx& ctx) {
   const u32* a = s[0][ctx.mods->op_sel & 1u].v;
@@ -191,6 +203,7 @@ constexpr AluOp kTable[] = {
     row("v_pk_add_f16", pk16<2, add_h>, Kind::pk_f16, 2),
     row("v_pk_mul_f16", pk16<2, mul_h>, Kind::pk_f16, 2),
     row("v_pk_fma_f16", pk16<3, fma_h>, Kind::pk_f16, 3),
+    custom("v_pk_fmac_f16", pk16_acc<fma_h>, Kind::pk_f16, {Kind::pk_f16, Kind::pk_f16}, kReadsDst),
     row("v_pk_max_f16", pk16<2, max_h>, Kind::pk_f16, 2),
     row("v_pk_min_f16", pk16<2, min_h>, Kind::pk_f16, 2),
     row("v_pk_maximum3_f16", pk16<3, max3_h>, Kind::pk_f16, 3),
