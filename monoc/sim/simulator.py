@@ -219,7 +219,7 @@ class Simulator:
         if raw["hang"]:
             raise HangError(self._groups(raw["waiting"], by_name, programs), raw["hang"])
         executed = tuple(raw["executed"])
-        counts = observations_of(raw, programs, self._machine.buffer_names()) if self.observe else None
+        counts = observations_of(raw, programs, raw["buffer_names"]) if self.observe else None
         return Report(sum(executed), seconds, executed, counts)
 
     def _native(self, rank: int, launch: Launch) -> tuple[int, Any, bytes, Dim3, Dim3, int]:

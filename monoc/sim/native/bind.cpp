@@ -107,6 +107,7 @@ nb::dict result_dict(const Result& r) {
     }
     out["op_bytes"] = by_op;
   }
+  out["buffer_names"] = r.buffer_names;
   out["findings"] = findings;
   out["waiting"] = waiting;
   out["hang"] = r.hang;

@@ -251,6 +251,8 @@ Result Machine::launch(std::vector<RankLaunch>& launches, const Options& options
     delete w.poison;
     delete[] w.scratch_poison;
   }
+  if (options.observe)
+    for (int i = 0; i < map_.size(); ++i) result.buffer_names.push_back(map_.at(i).name);
   for (RankLaunch& launch : launches) map_.remove(launch.dispatch_address);
   result.findings = findings_;
   return result;

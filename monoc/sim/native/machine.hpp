@@ -70,6 +70,7 @@ struct Result {
   std::vector<uint64_t> executed;  // per host thread
   std::vector<CtaCounts> counts;   // observers
   std::vector<Observation> observations;  // per host thread
+  std::vector<std::string> buffer_names;  // what Observation::buffers counts, kernel arguments included
 };
 
 class Machine {
