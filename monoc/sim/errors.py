@@ -1,4 +1,4 @@
-"""Errors the simulator raises: bad input (`AsmError`), bad calls (`UsageError`), findings in a run (`SimulationError`)."""
+"""Errors the simulator raises: bad input (`AsmError`), bad calls (`UsageError`), findings (`SimulationError`)."""
 
 from __future__ import annotations
 

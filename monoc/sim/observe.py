@@ -47,9 +47,9 @@ class CtaCount:
 class Observations:
     """Counts of one launch.
 
-    `classes` by instruction class and `polls` (the instructions of poll loops, in no class); `mfma_macs` multiply-adds of
-    MFMA; `lines` wave-instructions by `kernel:source line` (of the debug info, else of the assembly), polls apart; `line_bytes`
-    bytes moved by the same keys.
+    `classes` by instruction class and `polls` (the instructions of poll loops, in no class); `mfma_macs`
+    multiply-adds of MFMA; `lines` wave-instructions by `kernel:source line` (of the debug info, else of the
+    assembly), polls apart; `line_bytes` bytes moved by the same keys.
     """
 
     classes: Mapping[str, int]
@@ -84,8 +84,10 @@ def _keys(program: Program) -> list[str]:
     return [*keys, f"{program.name}:end"]
 
 
-def observations_of(raw: Mapping[str, Any], programs: Sequence[tuple[int, Program]], names: Sequence[str]) -> Observations:
-    """Counts from the native result; `programs` are the (rank, program) of the launch in order, `names` the buffers'."""
+def observations_of(
+    raw: Mapping[str, Any], programs: Sequence[tuple[int, Program]], names: Sequence[str]
+) -> Observations:
+    """Counts from the native result; `programs` are the launch's (rank, program), `names` the buffers' names."""
     by_rank = dict(programs)
     totals: dict[str, np.ndarray[Any, np.dtype[np.int64]]] = {}
     polls_of = {program.name: np.array(program.native.polls(), dtype=bool) for program in by_rank.values()}
@@ -118,8 +120,8 @@ def observations_of(raw: Mapping[str, Any], programs: Sequence[tuple[int, Progra
     for (_, program), data in zip(programs, raw["op_bytes"], strict=True):
         moved = np.frombuffer(data, dtype=np.uint64)
         keys = _keys(program)
-        for index in np.flatnonzero(moved):
-            line_bytes[keys[int(index)]] += int(moved[index])
+        for position in np.flatnonzero(moved):
+            line_bytes[keys[int(position)]] += int(moved[position])
     traffic = tuple(BufferTraffic(names[b], _POLICIES[p], loaded, stored) for b, p, loaded, stored in raw["bytes"])
     return Observations(
         {name: count for name, count in classes.items() if count},

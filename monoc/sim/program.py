@@ -43,8 +43,9 @@ class Program:
     def kernarg(self, args: Sequence[Any], grid: tuple[int, int, int], block: tuple[int, int, int]) -> bytes:
         """The kernarg segment of one launch.
 
-        `args` in the order of the metadata: ints (addresses, scalars), floats (4 or 8 bytes by the argument's size), bytes, or
-        anything with `data_ptr()`; hidden arguments are filled from grid and block. Raises `UsageError` for a wrong count or size.
+        `args` in the order of the metadata: ints (addresses, scalars), floats (4 or 8 bytes by the argument's
+        size), bytes, or anything with `data_ptr()`; hidden arguments are filled from grid and block. Raises
+        `UsageError` for a wrong count or size.
         """
         explicit = self.kernel.explicit_arguments
         if len(args) != len(explicit):

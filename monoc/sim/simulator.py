@@ -64,8 +64,8 @@ def _extent(memory: Any) -> tuple[int, int]:
 class Simulator:
     """A machine of `ranks` GPUs of `arch` in this process; device addresses are host addresses.
 
-    `seed` orders the CTAs (0: as numbered); `threads` host threads (None: one a core). Launches of one Simulator run one at
-    a time. `observe` turns the counts of `Report.observations` on.
+    `seed` orders the CTAs (0: as numbered); `threads` host threads (None: one a core). Launches of one Simulator
+    run one at a time. `observe` turns the counts of `Report.observations` on.
     """
 
     def __init__(
@@ -182,7 +182,7 @@ class Simulator:
         self._machine.set_regions([] if manifest is None else [_region(manifest, region) for region in manifest])
 
     def region_traffic(self) -> dict[tuple[int, str], tuple[int, int]]:
-        """(rank, region) -> (words or pairs stored, those read by a CTA that did not write them), since `set_manifest`."""
+        """(rank, region) -> (words or pairs stored, those other CTAs read), since `set_manifest`."""
         regions = self._manifest or ()
         return {(r.rank, r.name): t for r, t in zip(regions, self._machine.region_traffic(), strict=True)}
 

@@ -1,5 +1,7 @@
 """Checks and reports: bounds, alignment, poison, hangs, unknown instructions, bad calls."""
 
+# ruff: noqa: E501  (assembly lines stay whole)
+
 from __future__ import annotations
 
 import numpy as np
@@ -35,7 +37,7 @@ def poison_of(body: str, *, output: bool = False, **kernel: int) -> Finding | No
 
 def test_access_behind_a_buffer() -> None:
     data = np.zeros(63, np.uint32)
-    finding = finding_of("\t.file 1 \"/src\" \"k.py\"\n\t.loc 1 12 0\n" + LOAD, [data])
+    finding = finding_of('\t.file 1 "/src" "k.py"\n\t.loc 1 12 0\n' + LOAD, [data])
     assert (finding.kind, finding.lane, finding.rank, finding.cta, finding.wave) == ("bounds", 63, 0, 0, 0)
     assert finding.address == data.ctypes.data + 63 * 4
     assert finding.instruction == "global_load_dword v2, v9, s[4:5]"
@@ -63,7 +65,9 @@ def test_memory_of_another_rank_is_foreign_unless_shared() -> None:
 
 
 def test_misaligned_access() -> None:
-    finding = finding_of("\tv_lshlrev_b32_e32 v1, 1, v0\n\tglobal_load_dword v2, v1, s[4:5]\n", [np.zeros(64, np.uint32)])
+    finding = finding_of(
+        "\tv_lshlrev_b32_e32 v1, 1, v0\n\tglobal_load_dword v2, v1, s[4:5]\n", [np.zeros(64, np.uint32)]
+    )
     assert (finding.kind, finding.lane) == ("misaligned", 1)
 
 
@@ -177,7 +181,9 @@ def test_a_hang_is_found_and_says_who_waits_for_what(body: str, threads: int) ->
 
 def test_a_barrier_nobody_completes_is_a_hang() -> None:
     body = (
-        "\tv_readfirstlane_b32 s21, v0\n\ts_cmp_eq_u32 s21, 0\n\ts_cbranch_scc1 .LBB0_2\n" + POLL + ".LBB0_2:\n\ts_barrier\n"
+        "\tv_readfirstlane_b32 s21, v0\n\ts_cmp_eq_u32 s21, 0\n\ts_cbranch_scc1 .LBB0_2\n"
+        + POLL
+        + ".LBB0_2:\n\ts_barrier\n"
     )
     with pytest.raises(HangError) as caught:
         run_body(body, [np.zeros(1, np.uint32)], block=128)
@@ -185,7 +191,9 @@ def test_a_barrier_nobody_completes_is_a_hang() -> None:
 
 
 def test_a_long_computation_is_no_hang() -> None:
-    body = "\ts_mov_b32 s20, 0\n.LBB0_1:\n\ts_add_u32 s20, s20, 1\n\ts_cmp_lt_u32 s20, 0x80000\n\ts_cbranch_scc1 .LBB0_1\n"
+    body = (
+        "\ts_mov_b32 s20, 0\n.LBB0_1:\n\ts_add_u32 s20, s20, 1\n\ts_cmp_lt_u32 s20, 0x80000\n\ts_cbranch_scc1 .LBB0_1\n"
+    )
     report = run_body(body, [], simulator=Simulator(threads=1))
     assert report.instructions > 3 * 0x80000
 

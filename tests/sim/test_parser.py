@@ -117,7 +117,7 @@ def test_data_symbols() -> None:
     ],
 )
 def test_syntax_errors_name_the_line(body: str, message: str) -> None:
-    with pytest.raises(AsmError, match="unit.s:7: ") as caught:
+    with pytest.raises(AsmError, match=r"unit\.s:7: ") as caught:
         parse_asm(kernel_text(body), "unit.s")
     assert message in str(caught.value)
     assert body.strip() in str(caught.value)

@@ -1,5 +1,7 @@
 """Whole launches: several CTAs and ranks, determinism, hand-offs through memory, counts."""
 
+# ruff: noqa: E501  (assembly lines stay whole)
+
 from __future__ import annotations
 
 import numpy as np
@@ -68,7 +70,9 @@ def test_counts_by_class_line_buffer_and_cta() -> None:
     assert [cta.stored for cta in sorted(seen.ctas, key=lambda cta: cta.cta)] == [16] * 4
     stored = {(t.buffer, t.policy): t.stored for t in seen.traffic if t.stored}
     assert stored == {("array0", "sc1"): 32, ("array1", ""): 32}
-    assert sum(count for key, count in seen.lines.items() if key.startswith("kernel:")) == report.instructions - seen.polls
+    assert (
+        sum(count for key, count in seen.lines.items() if key.startswith("kernel:")) == report.instructions - seen.polls
+    )
     assert sum(seen.line_bytes.values()) == sum(t.loaded + t.stored for t in seen.traffic)
 
 

@@ -1,5 +1,7 @@
 """Scalar instructions against exact integer arithmetic."""
 
+# ruff: noqa: E501  (assembly lines stay whole)
+
 from __future__ import annotations
 
 import pytest
@@ -74,9 +76,7 @@ def test_sop2_that_keep_scc(mnemonic: str, scc: int, a: int, b: int) -> None:
 @settings(max_examples=30, deadline=None)
 @given(a=doubles, b=doubles)
 def test_carry_chain_adds_64_bits(a: int, b: int) -> None:
-    body = "".join(
-        f"\ts_mov_b32 s{10 + i}, {v:#x}\n" for i, v in enumerate([a & M32, a >> 32, b & M32, b >> 32])
-    )
+    body = "".join(f"\ts_mov_b32 s{10 + i}, {v:#x}\n" for i, v in enumerate([a & M32, a >> 32, b & M32, b >> 32]))
     low, high, carry = scalar_results(body + "\ts_add_u32 s20, s10, s12\n\ts_addc_u32 s21, s11, s13", 2)
     assert low | high << 32 | carry << 64 == a + b
     low, high, borrow = scalar_results(body + "\ts_sub_u32 s20, s10, s12\n\ts_subb_u32 s21, s11, s13", 2)
@@ -144,8 +144,5 @@ def test_compare_with_immediate(op: str, value: int, immediate: str, taken: int)
 
 
 def test_branches() -> None:
-    body = (
-        "\ts_mov_b32 s20, 0\n.LBB0_1:\n\ts_add_i32 s20, s20, 3\n\ts_cmp_lt_i32 s20, 30\n"
-        "\ts_cbranch_scc1 .LBB0_1"
-    )
+    body = "\ts_mov_b32 s20, 0\n.LBB0_1:\n\ts_add_i32 s20, s20, 3\n\ts_cmp_lt_i32 s20, 30\n\ts_cbranch_scc1 .LBB0_1"
     assert scalar_results(body) == [30, 0]

@@ -1,5 +1,7 @@
 """What the core adds around the lane functions: EXEC, DPP, SDWA, modifiers, lane access, entry state."""
 
+# ruff: noqa: E501  (assembly lines stay whole)
+
 from __future__ import annotations
 
 import numpy as np
@@ -59,7 +61,8 @@ def test_dpp_masks_pick_rows_and_banks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("select", "shift", "bits"), [("BYTE_0", 0, 8), ("BYTE_3", 24, 8), ("WORD_0", 0, 16), ("WORD_1", 16, 16), ("DWORD", 0, 32)]
+    ("select", "shift", "bits"),
+    [("BYTE_0", 0, 8), ("BYTE_3", 24, 8), ("WORD_0", 0, 16), ("WORD_1", 16, 16), ("DWORD", 0, 32)],
 )
 @pytest.mark.parametrize("sign", [False, True])
 def test_sdwa_sources(select: str, shift: int, bits: int, sign: bool) -> None:
@@ -96,10 +99,7 @@ def test_source_and_result_modifiers() -> None:
 
 
 def test_compares_clear_lanes_that_are_off() -> None:
-    body = (
-        "\ts_mov_b64 exec, 0xff\n\tv_cmp_gt_u32_e32 vcc, 4, v0\n\ts_mov_b64 exec, -1\n"
-        "\tv_mov_b32_e32 v2, vcc_lo\n"
-    )
+    body = "\ts_mov_b64 exec, 0xff\n\tv_cmp_gt_u32_e32 vcc, 4, v0\n\ts_mov_b64 exec, -1\n\tv_mov_b32_e32 v2, vcc_lo\n"
     np.testing.assert_array_equal(lanes(body), 0xF)
 
 
@@ -142,5 +142,7 @@ def test_entry_state_packs_thread_ids_and_counts_ctas() -> None:
 
 def test_last_wave_of_an_odd_block_is_cut() -> None:
     out = np.zeros(128, np.uint32)
-    run_body("\tv_lshlrev_b32_e32 v9, 2, v0\n\tv_mov_b32_e32 v2, 1\n\tglobal_store_dword v9, v2, s[4:5]\n", [out], block=100)
+    run_body(
+        "\tv_lshlrev_b32_e32 v9, 2, v0\n\tv_mov_b32_e32 v2, 1\n\tglobal_store_dword v9, v2, s[4:5]\n", [out], block=100
+    )
     assert out.sum() == 100
