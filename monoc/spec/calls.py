@@ -12,7 +12,7 @@ from monoc.spec.ast import Call, ListNode, Name, Node
 from monoc.spec.buildexpr import BuildExpr
 from monoc.spec.builds import Samples
 from monoc.spec.names import Names
-from monoc.spec.oprules import OpCheck, UntypedError
+from monoc.spec.opcheck import OpCheck, UntypedError
 from monoc.spec.optable import OPS, AttributeKind, AttributeSpec, OpSpec
 from monoc.spec.program import Attribute, AttributeValue, Operand, OpStatement, ScalarFunction, ValueType
 from monoc.spec.scalars import Scalars
@@ -73,9 +73,11 @@ class OpCaller:
         names = [o.name for o in spec.operands]
         if len(node.args) > len(names):
             self._fail(
-                Code.ARGUMENTS, f"{spec.name} takes {counted(len(names), 'operand')}, {len(node.args)} given", node.span,
+                Code.ARGUMENTS,
+                f"{spec.name} takes {counted(len(names), 'operand')}, {len(node.args)} given",
+                node.span,
                 f"operands: {', '.join(names)}",
-            )  # fmt: skip
+            )
         given = dict(zip(names, node.args, strict=False))
         for key, value in node.keywords:
             if key.name in given:

@@ -10,7 +10,7 @@ from monoc.spec.ast import Def, EntryBlock, FnDef, HostStep, Ident, LaunchBlock,
 from monoc.spec.buildexpr import TRUE, BuildExpr
 from monoc.spec.builds import Samples
 from monoc.spec.names import NameKind, Names
-from monoc.spec.oprules import UntypedError
+from monoc.spec.opcheck import UntypedError
 from monoc.spec.optable import OPS
 from monoc.spec.program import Entry, HostCall, Launch, Role, ShardingKind, Step, TensorDecl, ValueType
 from monoc.spec.resolve import Resolver
@@ -50,6 +50,7 @@ class _Entries:
         self.fns: dict[str, FnDef] = {}
         self.defs: dict[str, Def] = {}
         self.types: dict[str, tuple[ValueType, Span]] = {}
+        self.flat: dict[str, str] = {}  # names as identifiers of generated code
         self.taken: dict[tuple[str, str], Span] = {}  # entries and launches
 
     def run(self) -> tuple[tuple[Entry, ...], tuple[tuple[str, ValueType], ...]]:
@@ -244,3 +245,10 @@ class _Entries:
                     "choose another name", Note("the other one", old[1]),
                 )  # fmt: skip
             self.types.setdefault(v.name, (v.type, v.span))
+            flat = v.name.replace(".", "_")
+            other = self.flat.setdefault(flat, v.name)
+            if other != v.name and other in self.types:
+                self.diagnostics.error(
+                    Code.DUPLICATE_NAME, f"`{v.name}` and `{other}` are both `{flat}` in generated code", v.span,
+                    "choose another name", Note("the other one", self.types[other][1]),
+                )  # fmt: skip

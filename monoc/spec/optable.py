@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from monoc.spec import oprules
-from monoc.spec.oprules import OpCheck
+from monoc.spec.opcheck import OpCheck
 from monoc.spec.program import AttributeValue, ValueType
 
 __all__ = ["OPS", "AttributeKind", "AttributeSpec", "OpSpec", "OperandSpec"]

@@ -10,49 +10,21 @@ use holds in no build in which none of its definitions holds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from itertools import product
 
 from monoc.expr.ir import DType, Expr, Reduce, Span, accesses, walk
 from monoc.spec.buildexpr import TRUE, BuildExpr, BuildValue
+from monoc.spec.buildspace import Build, BuildParam, BuildSpace, DimDecl, Variant
 
 __all__ = [
-    "REPLICATED",
-    "Attribute",
-    "Build",
-    "BuildParam",
-    "BuildSpace",
-    "DimDecl",
-    "Entry",
-    "Extent",
-    "HandoffOverride",
-    "HostCall",
-    "Launch",
-    "Layout",
-    "MapStatement",
-    "OpStatement",
-    "Operand",
-    "Program",
-    "Role",
-    "Runner",
-    "RunnerOption",
-    "ScalarFunction",
-    "ScaleDecl",
-    "Schedule",
-    "Sharding",
-    "ShardingKind",
-    "Statement",
-    "Step",
-    "Target",
-    "TensorDecl",
-    "ValueType",
-    "Variant",
-    "WeightClass",
-    "WeightField",
-]
+    "REPLICATED", "Attribute", "Build", "BuildParam", "BuildSpace", "DimDecl", "Entry", "Extent",
+    "HandoffOverride", "HostCall", "Launch", "Layout", "MapStatement", "OpStatement", "Operand", "Program",
+    "Role", "Runner", "RunnerOption", "ScalarFunction", "ScaleDecl", "Schedule", "Sharding", "ShardingKind",
+    "Statement", "Step", "Target", "TensorDecl", "ValueType", "Variant", "WeightClass", "WeightField",
+]  # fmt: skip
 
 
 # ------------------------------------------------------------------ types
@@ -87,76 +59,6 @@ class ValueType:
     shape: tuple[BuildExpr, ...]
     sharding: Sharding = REPLICATED
     block: tuple[int, int] | None = None
-
-
-# ------------------------------------------------------------------ builds
-
-
-@dataclass(frozen=True)
-class Build:
-    """One choice of every build parameter: ``build["tokens"]``, ``build["ratio"]``, ..."""
-
-    variant: str
-    values: tuple[tuple[str, int], ...]  # booleans are 0 and 1
-
-    @cached_property
-    def env(self) -> Mapping[str, BuildValue]:
-        """The parameters by name, ``variant`` apart."""
-        return dict(self.values)
-
-    def __getitem__(self, name: str) -> int:
-        return int(self.env[name])
-
-
-@dataclass(frozen=True)
-class BuildParam:
-    """A build parameter all variants share: its possible values, ascending (a range is written out)."""
-
-    name: str
-    values: tuple[int, ...]
-    boolean: bool
-    span: Span | None = field(default=None, compare=False)
-
-
-@dataclass(frozen=True)
-class Variant:
-    """A named complete variant of the layer (``target``, ``draft``): the values each of its parameters takes."""
-
-    name: str
-    values: tuple[tuple[str, tuple[int, ...]], ...]
-    span: Span | None = field(default=None, compare=False)
-
-
-@dataclass(frozen=True)
-class BuildSpace:
-    """Every build a package serves: variants x their parameters x the shared ones, less what ``require`` rules out."""
-
-    params: tuple[BuildParam, ...]
-    variants: tuple[Variant, ...]
-    require: tuple[BuildExpr, ...]
-
-    def names(self) -> tuple[str, ...]:
-        """All parameter names: the shared ones, then those of the variants."""
-        return tuple(p.name for p in self.params) + tuple(n for n, _ in self.variants[0].values)
-
-    def builds(self, **fixed: int) -> Iterator[Build]:
-        """The builds with ``fixed`` parameters, in a fixed order (``builds(tokens=8, tp=4)``)."""
-        for variant in self.variants:
-            axes = [(p.name, p.values) for p in self.params] + list(variant.values)
-            choices = [[v for v in values if fixed.get(name, v) == v] for name, values in axes]
-            for combo in product(*choices):
-                env = {name: value for (name, _), value in zip(axes, combo, strict=True)}
-                if all(r.evaluate(env) for r in self.require):
-                    yield Build(variant.name, tuple(env.items()))
-
-
-@dataclass(frozen=True)
-class DimDecl:
-    """A named dimension: an integer expression over earlier dimensions and build parameters."""
-
-    name: str
-    expr: BuildExpr
-    span: Span | None = field(default=None, compare=False)
 
 
 # ------------------------------------------------------------------ tensors

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from monoc.diagnostics import Code, Diagnostics, Note, counted, quoted, suggestion
+from monoc.diagnostics import Code, Diagnostics, Note, quoted, suggestion
 from monoc.expr.ir import Access, DType, Expr, Reduce, Round, Span
 from monoc.spec.ast import (
     AssignStatement,
@@ -29,13 +29,17 @@ from monoc.spec.ast import (
 from monoc.spec.buildexpr import BuildExpr, conjunction, negation
 from monoc.spec.builds import Samples
 from monoc.spec.calls import OpCaller
+from monoc.spec.elementwise import bind_constants, fill
+from monoc.spec.indices import IndexScope, UnloweredError
+from monoc.spec.inline import inline
 from monoc.spec.names import NameKind, Names
-from monoc.spec.oprules import UntypedError
+from monoc.spec.opcheck import UntypedError
 from monoc.spec.optable import OPS
 from monoc.spec.program import MapStatement, Statement, ValueType
-from monoc.spec.scalars import SCALAR_FUNCTIONS, IndexScope, Scalars, UnloweredError
-from monoc.spec.scope import Scope, Value, Values
+from monoc.spec.scalars import SCALAR_FUNCTIONS, Scalars
+from monoc.spec.scope import Scope, Value, Values, tensor_type
 from monoc.spec.sharding import map_sharding
+from monoc.spec.syntax import name_problem
 
 __all__ = ["Resolver"]
 
@@ -53,8 +57,8 @@ class Resolver:
     diagnostics: Diagnostics
     values: Values
     statements: list[Statement] = field(default_factory=list)
-    _calling: list[str] = field(default_factory=list)
-    _instances: set[str] = field(default_factory=set)
+    calling: list[str] = field(default_factory=list)
+    instances: set[str] = field(default_factory=set)
     _reserved: dict[str, int] = field(default_factory=dict)  # names of hoisted values: builds
 
     def __post_init__(self) -> None:
@@ -78,7 +82,7 @@ class Resolver:
                         scope.bindings[t.name] = full = scope.full(t.name)
                         self.values.table.setdefault(full, Value(full, None, self.samples.everywhere, node.span))
                 case Return() if not scope.path:
-                    self._error(
+                    self.error(
                         Code.SYNTAX, "`return` outside a definition", node.span, "entries name their outputs after `->`"
                     )
 
@@ -101,7 +105,7 @@ class Resolver:
 
     def _check_guard(self, guard: BuildExpr, span: Span) -> None:
         if not self.samples.mask(guard):
-            self._error(Code.GUARD, f"`{guard}` holds in no build", span, "correct the guard or remove the statement")
+            self.error(Code.GUARD, f"`{guard}` holds in no build", span, "correct the guard or remove the statement")
 
     def _target(self, ident: Ident, scope: Scope) -> str:
         """The full name a statement assigns; reports a name that is taken by something else."""
@@ -109,14 +113,14 @@ class Resolver:
         if ident.name in scope.outputs:
             pass
         elif declared is not None and not (declared.kind is NameKind.TENSOR and self._is_output(ident.name)):
-            self._error(
+            self.error(
                 Code.DUPLICATE_NAME, f"`{ident.name}` is a {declared.kind}; it cannot be assigned", ident.span,
                 "choose another name", Note(f"the {declared.kind} is declared", declared.span),
             )  # fmt: skip
         elif ident.name in SCALAR_FUNCTIONS or ident.name in OPS:
-            self._error(Code.DUPLICATE_NAME, f"`{ident.name}` is an operation", ident.span, "choose another name")
+            self.error(Code.DUPLICATE_NAME, f"`{ident.name}` is an operation", ident.span, "choose another name")
         else:
-            self._valid(ident)
+            self.valid(ident)
         self.names.use(ident.name)
         full = scope.full(ident.name)
         scope.bindings[ident.name] = full
@@ -125,12 +129,10 @@ class Resolver:
     def _is_output(self, name: str) -> bool:
         return self.values.tensors[name].role == "output" if name in self.values.tensors else False
 
-    def _valid(self, ident: Ident) -> None:
-        from monoc.spec.syntax import name_problem
-
+    def valid(self, ident: Ident) -> None:
         problem = name_problem(ident.name)
         if problem is not None:
-            self._error(Code.BAD_NAME, f"{quoted(ident.name)} cannot name a value", ident.span, problem)
+            self.error(Code.BAD_NAME, f"{quoted(ident.name)} cannot name a value", ident.span, problem)
 
     def _index_statement(self, node: IndexStatement, value: Node, scope: Scope, guard: BuildExpr) -> None:
         full = self._target(node.target, replace(scope, bindings=dict(scope.bindings)))
@@ -145,22 +147,22 @@ class Resolver:
         def lookup(name: str, at: Span) -> tuple[str, ValueType]:
             got = self.values.resolve(name, at, scope)
             if isinstance(got, Fraction):
-                self._error(Code.INDEX, f"`{name}` is a constant here", at, "use it without an index")
+                self.error(Code.INDEX, f"`{name}` is a constant here", at, "use it without an index")
                 raise UnloweredError
             return got, self.values.read(got, name, guard, at)
 
         type_: ValueType | None = None
         indices = IndexScope()
         try:
-            index = self.scalars.declare(axes, indices)
-            self.scalars.learn(value, indices, lookup)
+            index = self.scalars.indices.declare(axes, indices)
+            self.scalars.indices.learn(value, indices, lookup)
             params = {n: v for n, v in scope.bindings.items() if isinstance(v, Fraction)}
-            lowered = self.scalars.lower(_bind_constants(value, params), indices, lookup)
+            lowered = self.scalars.lower(bind_constants(value, params), indices, lookup)
             expr = self.scalars.expr(lowered, value.span)
             extents: list[tuple[str, BuildExpr]] = []
             for name, size in indices.extents.items():
                 if size is None:
-                    self._error(
+                    self.error(
                         Code.INDEX,
                         f"nothing tells the range of index `{name}`",
                         span,
@@ -170,7 +172,7 @@ class Resolver:
                 extents.append((name, size))
             shape = tuple(dict(extents)[v] for v in index)
             shown = {v: n for n, v in scope.bindings.items() if isinstance(v, str)}
-            sharding = map_sharding(expr, index, self._type_of, shown, self.diagnostics, span)
+            sharding = map_sharding(expr, index, self.type_of, shown, self.diagnostics, span)
             if sharding is not None:
                 type_ = ValueType(self._dtype(expr), shape, sharding)
             origin = f"{scope.origin}.{local}" if scope.origin else local
@@ -180,9 +182,7 @@ class Resolver:
         self.values.define(full, type_, guard, span)
         return type_
 
-    def _type_of(self, full: str) -> ValueType:
-        from monoc.spec.scope import tensor_type
-
+    def type_of(self, full: str) -> ValueType:
         value = self.values.table.get(full)
         got = value.type if value is not None else tensor_type(self.values.tensors[full])
         if got is None:
@@ -194,7 +194,7 @@ class Resolver:
             case Round():
                 return expr.dtype
             case Access():
-                return self._type_of(expr.tensor).dtype
+                return self.type_of(expr.tensor).dtype
             case Reduce(rounding=DType.BF16, body=Round(dtype=DType.BF16)):
                 return DType.BF16
         return DType.F32
@@ -208,15 +208,15 @@ class Resolver:
             self._call(value, targets, node.targets[0].name, reads, guard, node.label)
             return
         if node.label is not None:
-            self._error(Code.ARGUMENTS, "`as` names a call of a definition", node.label.span, "remove it")
+            self.error(Code.ARGUMENTS, "`as` names a call of a definition", node.label.span, "remove it")
         if len(targets) != 1:
-            self._error(
+            self.error(
                 Code.RESULTS, f"{len(targets)} names for one value", node.span, "only calls have several results"
             )
             for t, ident in zip(targets, node.targets, strict=True):
                 self.values.define(t, None, guard, ident.span)
             return
-        self._tensor(value, targets[0], node.targets[0].name, reads, guard)
+        self.tensor(value, targets[0], node.targets[0].name, reads, guard)
 
     def _effect(self, node: EffectStatement, scope: Scope) -> None:
         guard = scope.guard
@@ -229,7 +229,7 @@ class Resolver:
         assert isinstance(node.call, Call)
         self._call(node.call, [], node.call.function.name, scope, guard, None)
 
-    def _tensor(self, node: Node, full: str, hint: str, scope: Scope, guard: BuildExpr) -> None:
+    def tensor(self, node: Node, full: str, hint: str, scope: Scope, guard: BuildExpr) -> None:
         """Emit statements that give ``full`` the value of the tensor expression ``node``."""
         if isinstance(node, Op) and node.op == "@":
             call = Call(node.span, Ident("linear", node.span), node.args, ())
@@ -243,24 +243,24 @@ class Resolver:
         try:
             element = self._elementwise(node, hint, inner, guard, leaves)
             if not leaves:
-                self._error(
+                self.error(
                     Code.EXPRESSION, "this is a constant, not a tensor", node.span, "give it an index: `x[t] = ...`"
                 )
                 raise UntypedError
-            ranks = {len(self._type_of(f).shape) for f, _ in leaves}
+            ranks = {len(self.type_of(f).shape) for f, _ in leaves}
         except (UntypedError, UnloweredError):
             self.values.define(full, None, guard, node.span)
             return
         rank = ranks.pop()
         if ranks or rank not in _AXES:
-            self._error(
+            self.error(
                 Code.RANK, "tensors of different numbers of axes in one expression", node.span, "write it with indices"
             )
             self.values.define(full, None, guard, node.span)
             return
         axes = tuple(Axis(Ident(v, node.span), None) for v in _AXES[rank])
         terms = tuple(Name(node.span, v) for v in _AXES[rank])
-        self._map(full, hint, axes, _fill(element, terms), inner, guard, node.span)
+        self._map(full, hint, axes, fill(element, terms), inner, guard, node.span)
 
     def _elementwise(
         self, node: Node, hint: str, scope: Scope, guard: BuildExpr, leaves: list[tuple[str, Span]]
@@ -293,10 +293,10 @@ class Resolver:
                 name = self._hoist(node, hint, scope, guard)
                 full = str(scope.bindings[name])
                 leaves.append((full, node.span))
-                self._type_of(full)
+                self.type_of(full)
                 return Index(node.span, Ident(name, node.span), ())
             case _:
-                self._error(Code.EXPRESSION, "not part of a tensor expression", node.span, "write it with indices")
+                self.error(Code.EXPRESSION, "not part of a tensor expression", node.span, "write it with indices")
                 raise UntypedError
 
     def _hoist(self, node: Node, hint: str, scope: Scope, guard: BuildExpr) -> str:
@@ -304,7 +304,7 @@ class Resolver:
         what = node.function.name if isinstance(node, Call) else "linear"
         name = self._free(f"{hint}_{what}", scope, guard)
         full = scope.full(name)
-        self._tensor(node, full, hint, scope, guard)
+        self.tensor(node, full, hint, scope, guard)
         scope.bindings[name] = full
         return name
 
@@ -315,35 +315,35 @@ class Resolver:
     ) -> None:
         name = node.function.name
         if name in self.defs:
-            self._inline(node, self.defs[name], targets, hint, scope, guard, label)
+            inline(self, node, self.defs[name], targets, hint, scope, guard, label)
             return
         if name not in OPS:
             if name not in self.names.faulty:
                 known = suggestion(name, [*OPS, *self.defs])
-                self._error(Code.UNKNOWN_FUNCTION, f"unknown operation {quoted(name)}", node.function.span, known)
+                self.error(Code.UNKNOWN_FUNCTION, f"unknown operation {quoted(name)}", node.function.span, known)
             types: tuple[ValueType | None, ...] = (None,) * len(targets)
         else:
             inner = replace(scope, bindings=dict(scope.bindings))
-            statement, types = self.caller.call(node, targets, hint, inner, guard, self._argument)
+            statement, types = self.caller.call(node, targets, hint, inner, guard, self.argument)
             if statement is not None:
                 self.statements.append(statement)
         for target, type_ in zip(targets, types, strict=True):
             self.values.define(target, type_, guard, node.span)
 
-    def _argument(self, node: Node, hint: str, scope: Scope, guard: BuildExpr, optional: bool) -> tuple[str, ValueType]:
+    def argument(self, node: Node, hint: str, scope: Scope, guard: BuildExpr, optional: bool) -> tuple[str, ValueType]:
         """The value passed for an operand. Raises :class:`UntypedError`."""
         if isinstance(node, Name):
             full = self.values.resolve(node.name, node.span, scope)
             if isinstance(full, Fraction):
-                self._error(Code.ARGUMENTS, f"`{node.name}` is a constant, not a tensor", node.span, None)
+                self.error(Code.ARGUMENTS, f"`{node.name}` is a constant, not a tensor", node.span, None)
                 raise UntypedError
             return full, self.values.read(full, node.name, guard, node.span, optional=optional)
         if isinstance(node, Number):
-            self._error(Code.ARGUMENTS, "a number, where a tensor goes", node.span, None)
+            self.error(Code.ARGUMENTS, "a number, where a tensor goes", node.span, None)
             raise UntypedError
         if not isinstance(node, Call) and not (isinstance(node, Op) and node.op == "@"):
             name = self._free(f"{hint}_map", scope, guard)
-            self._tensor(node, scope.full(name), hint, scope, guard)
+            self.tensor(node, scope.full(name), hint, scope, guard)
             scope.bindings[name] = scope.full(name)
         else:
             name = self._hoist(node, hint, scope, guard)
@@ -357,143 +357,5 @@ class Resolver:
         self._reserved[scope.full(name)] = self._reserved.get(scope.full(name), 0) | mask
         return name
 
-    def _inline(
-        self,
-        node: Call,
-        called: Def,
-        targets: list[str],
-        hint: str,
-        scope: Scope,
-        guard: BuildExpr,
-        label: Ident | None,
-    ) -> None:
-        name = called.name.name
-        self.names.use(name)
-        defined = Note("it is defined", called.name.span)
-
-        def give_up() -> None:
-            for t in targets:
-                self.values.define(t, None, guard, node.span)
-
-        if name in self._calling:
-            self._error(Code.RECURSION, f"definition `{name}` calls itself", node.span, "write it out", defined)
-            return give_up()
-        if node.keywords or len(node.args) != len(called.params):
-            self._error(
-                Code.ARGUMENTS, f"`{name}` takes {counted(len(called.params), 'argument')}, {len(node.args) + len(node.keywords)} given",
-                node.span, None, defined,
-            )  # fmt: skip
-            return give_up()
-        returned = next((s.values for s in called.body if isinstance(s, Return)), ())
-        if len(returned) != len(targets):
-            self._error(
-                Code.RESULTS,
-                f"`{name}` returns {counted(len(returned), 'value')}, {counted(len(targets), 'name')} given",
-                node.span,
-                None,
-                defined,
-            )
-            return give_up()
-        path = self._instance(label, f"{hint}_{name}", scope)
-        inner = Scope(path, name, guard)
-        reads = replace(scope, bindings=dict(scope.bindings))
-        for param, arg in zip(called.params, node.args, strict=True):
-            try:
-                inner.bindings[param.name.name] = self._bind(param.name.name, param.axes, arg, hint, reads, guard)
-            except UntypedError:
-                return give_up()
-        assigned = {t.name for s in called.body for t in _targets(s)}
-        for value, target in zip(returned, targets, strict=True):
-            if isinstance(value, Name) and value.name in assigned and value.name not in inner.outputs:
-                inner.outputs[value.name] = target
-        self._calling.append(name)
-        try:
-            self.run(called.body, inner)
-        finally:
-            self._calling.pop()
-        for value, target in zip(returned, targets, strict=True):
-            if not (isinstance(value, Name) and inner.outputs.get(value.name) == target):
-                self._tensor(value, target, target.rsplit(".", 1)[-1], inner, guard)
-
-    def _bind(
-        self, param: str, axes: tuple[Axis, ...] | None, arg: Node, hint: str, scope: Scope, guard: BuildExpr
-    ) -> str | Fraction:
-        """What a definition's parameter stands for: a value's full name or a constant."""
-        if isinstance(arg, Number):
-            return arg.value
-        if isinstance(arg, Name):
-            declared = self.names.table.get(arg.name)
-            if arg.name not in scope.bindings and declared is not None and declared.kind is NameKind.CONSTANT:
-                declared.used = True
-                assert declared.value is not None
-                return declared.value
-            full = self.values.resolve(arg.name, arg.span, scope)
-            if isinstance(full, Fraction) or axes is None:
-                return full
-        else:
-            full = self._argument(arg, f"{hint}_{param}", scope, guard, False)[0]
-            if axes is None:
-                return full
-        rank = len(self._type_of(full).shape)
-        if rank != len(axes):
-            self._error(Code.RANK, f"parameter `{param}` has {len(axes)} axes, {rank} are given", arg.span, None)
-            raise UntypedError
-        return full
-
-    def _instance(self, label: Ident | None, name: str, scope: Scope) -> str:
-        """A fresh instance path of a definition."""
-        if label is not None:
-            self._valid(label)
-            name = label.name
-        path = base = f"{scope.path}.{name}" if scope.path else name
-        n = 2
-        while path in self._instances:
-            path, n = f"{base}_{n}", n + 1
-        if label is not None and path != base:
-            self._error(Code.DUPLICATE_NAME, f"two calls are named `{label.name}`", label.span, "name them apart")
-        self._instances.add(path)
-        return path
-
-    def _error(self, code: Code, message: str, span: Span, remedy: str | None, note: Note | None = None) -> None:
+    def error(self, code: Code, message: str, span: Span, remedy: str | None, note: Note | None = None) -> None:
         self.diagnostics.error(code, message, span, remedy, note)
-
-
-def _targets(node: StatementNode) -> tuple[Ident, ...]:
-    match node:
-        case IndexStatement():
-            return (node.target,)
-        case AssignStatement():
-            return node.targets
-        case FaultyStatement():
-            return node.targets
-    return ()
-
-
-def _fill(node: Node, terms: tuple[Name, ...]) -> Node:
-    """``node`` with every access given the indices ``terms``."""
-    match node:
-        case Index():
-            return replace(node, terms=terms)
-        case Op():
-            return replace(node, args=tuple(_fill(a, terms) for a in node.args))
-        case Call():
-            return replace(node, args=tuple(_fill(a, terms) for a in node.args))
-    return node
-
-
-def _bind_constants(node: Node, constants: Mapping[str, Fraction]) -> Node:
-    """``node`` with the names of ``constants`` (a definition's constant parameters) replaced by numbers."""
-    if not constants:
-        return node
-    match node:
-        case Name() if node.name in constants:
-            return Number(node.span, constants[node.name], str(constants[node.name]))
-        case Op():
-            return replace(node, args=tuple(_bind_constants(a, constants) for a in node.args))
-        case Call():
-            return replace(node, args=tuple(_bind_constants(a, constants) for a in node.args))
-    from monoc.spec.ast import ReduceNode
-
-    if isinstance(node, ReduceNode):
-        return replace(node, body=_bind_constants(node.body, constants))
-    return node

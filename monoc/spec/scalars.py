@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NoReturn
@@ -18,10 +18,7 @@ from monoc.expr.ir import (
     DType,
     Expr,
     Fma,
-    IndexConst,
-    IndexSum,
     IndexTerm,
-    IndexVar,
     Local,
     Reduce,
     ReduceOp,
@@ -31,14 +28,15 @@ from monoc.expr.ir import (
     Unary,
     UnaryOp,
 )
-from monoc.spec.ast import Axis, Call, FnDef, Index, Name, Node, Number, Op, ReduceNode
-from monoc.spec.buildexpr import BuildAny, BuildExpr, BuildName
+from monoc.spec.ast import Call, FnDef, Index, Name, Node, Number, Op, ReduceNode
+from monoc.spec.buildexpr import BuildName
 from monoc.spec.builds import Samples
 from monoc.spec.constants import FoldError, fold, round_f32
+from monoc.spec.indices import IndexScope, Indices, Lookup, UnloweredError
 from monoc.spec.names import NameKind, Names
 from monoc.spec.program import ScalarFunction, ValueType
 
-__all__ = ["SCALAR_FUNCTIONS", "IndexScope", "Lookup", "Scalars", "UnloweredError"]
+__all__ = ["SCALAR_FUNCTIONS", "Scalars"]
 
 _UNARY = {op.value: op for op in UnaryOp if op is not UnaryOp.NEG}
 _COMPARE = {"<": CompareOp.LT, "<=": CompareOp.LE, ">": CompareOp.GT, ">=": CompareOp.GE, "==": CompareOp.EQ,
@@ -46,22 +44,6 @@ _COMPARE = {"<": CompareOp.LT, "<=": CompareOp.LE, ">": CompareOp.GT, ">=": Comp
 _BINARY = {"+": BinaryOp.ADD, "-": BinaryOp.SUB, "*": BinaryOp.MUL, "/": BinaryOp.DIV}
 _ARITY = {"fma": 3, "select": 3, "clamp": 3, "bf16": 1, "extent": 1, "min": 2, "max": 2} | dict.fromkeys(_UNARY, 1)
 SCALAR_FUNCTIONS = frozenset(_ARITY)
-
-
-Lookup = Callable[[str, Span], tuple[str, ValueType]]  # a name as written -> the value's full name and type
-
-
-class UnloweredError(Exception):
-    """The expression has no meaning; why is reported."""
-
-
-@dataclass
-class IndexScope:
-    """Index variables of one statement: extent (None until an access tells), where it was learnt, how it is said."""
-
-    extents: dict[str, BuildExpr | None] = field(default_factory=dict)
-    learnt: dict[str, tuple[Span, str]] = field(default_factory=dict)
-    written: set[str] = field(default_factory=set)  # extent given in the statement: accesses may be longer
 
 
 @dataclass
@@ -72,72 +54,11 @@ class Scalars:
     fns: Mapping[str, FnDef]
     samples: Samples
     diagnostics: Diagnostics
+    indices: Indices = field(init=False)
     _expanding: list[str] = field(default_factory=list)
 
-    # ---- index variables
-
-    def declare(self, axes: tuple[Axis, ...], scope: IndexScope) -> tuple[str, ...]:
-        """Enter the axes' variables. Raises :class:`UnloweredError` on a variable declared twice."""
-        for axis in axes:
-            name = axis.name.name
-            if name in scope.extents or self.names.table.get(name) is not None:
-                declared = self.names.table.get(name)
-                what = f"a {declared.kind}" if declared else "already an index here"
-                self._fail(Code.INDEX, f"`{name}` is {what}", axis.name.span, "choose another letter")
-            scope.extents[name] = None
-            if axis.size is not None:
-                size = self.names.build_expr(axis.size, "an extent")
-                if size is None:
-                    raise UnloweredError
-                scope.extents[name] = size
-                scope.learnt[name] = (axis.name.span, f"{size} here")
-                scope.written.add(name)
-        return tuple(a.name.name for a in axes)
-
-    def learn(self, node: Node, scope: IndexScope, value: Lookup) -> None:
-        """Find the extents of ``scope``'s variables from the accesses in ``node`` (reductions declare theirs)."""
-        if isinstance(node, ReduceNode):
-            self.declare(node.axes, scope)
-        if isinstance(node, Index):
-            _, t = value(node.name.name, node.name.span)
-            if len(node.terms) != len(t.shape):
-                self._fail(
-                    Code.RANK,
-                    f"`{node.name.name}` has {counted(len(t.shape), 'axis', 'axes')}, "
-                    f"{counted(len(node.terms), 'index', 'indices')} given",
-                    node.span,
-                    f"its shape is [{', '.join(map(str, t.shape))}]",
-                )
-            for axis, term in enumerate(node.terms):
-                if isinstance(term, Name) and term.name in scope.extents:
-                    self._learn_one(term.name, t.shape[axis], node.name.name, term.span, scope)
-            return
-        for child in node.children():
-            self.learn(child, scope, value)
-
-    def _learn_one(self, var: str, size: BuildExpr, tensor: str, span: Span, scope: IndexScope) -> None:
-        known = scope.extents[var]
-        if isinstance(size, BuildAny):
-            self._fail(Code.INDEX, f"index `{var}` runs over an axis of `{tensor}` only the host knows", span, None)
-        if known is None:
-            scope.extents[var] = size
-            scope.learnt[var] = (span, f"{size} in `{tensor}`")
-            return
-        if not self.samples.known(known, size):
-            return
-        if var in scope.written:
-            longer = all(a <= b for a, b in zip(self.samples.values(known), self.samples.values(size), strict=True))
-        else:
-            longer = self.samples.equal(known, size)
-        if not longer:
-            first, said = scope.learnt[var]
-            self._fail(
-                Code.SHAPE,
-                f"index `{var}` runs over {said} but {size} in `{tensor}`: {self.samples.differing(known, size)}",
-                span,
-                f"index another axis, or give the range: `[{var}: n]`",
-                Note(f"`{var}` got its range", first),
-            )
+    def __post_init__(self) -> None:
+        self.indices = Indices(self.names, self.samples, self.diagnostics)
 
     # ---- expressions
 
@@ -232,7 +153,7 @@ class Scalars:
         if declared is not None and declared.kind is NameKind.CONSTANT and declared.value is not None:
             return declared.value
         if declared is not None and declared.kind in (NameKind.DIM, NameKind.PARAM):
-            return Fraction(self._fixed(BuildName(node.name), node.span))
+            return Fraction(self.indices.fixed(BuildName(node.name), node.span))
         if node.name in scope.extents:
             self._fail(Code.EXPRESSION, f"index `{node.name}` is no value", node.span, "use it inside `[...]`")
         if declared is not None and declared.kind in (NameKind.TENSOR, NameKind.SCALE):
@@ -241,16 +162,6 @@ class Scalars:
         self.names.unknown(node.name, node.span, "name", known)
         raise UnloweredError
 
-    def _fixed(self, size: BuildExpr, span: Span) -> int:
-        """``size``, which must be one number in all builds."""
-        if not self.samples.known(size):
-            raise UnloweredError
-        values = set(self.samples.values(size))
-        if len(values) != 1:
-            listed = ", ".join(map(str, sorted(values)))
-            self._fail(Code.EXPRESSION, f"`{size}` differs between builds ({listed})", span, "use a fixed dimension")
-        return values.pop()
-
     def _access(self, node: Index, scope: IndexScope, value: Lookup) -> Expr:
         name, t = value(node.name.name, node.name.span)
         if t.dtype not in (DType.F32, DType.BF16) or t.block is not None:
@@ -258,78 +169,10 @@ class Scalars:
             self._fail(Code.DTYPE, f"`{node.name.name}` is {kind}", node.span, "arithmetic reads f32 and bf16 elements")
         index: list[IndexTerm] = []
         for axis, term in enumerate(node.terms):
-            lowered = self._index(term, scope)
-            self._bounds(lowered, t.shape[axis], node, term.span, scope)
+            lowered = self.indices.term(term, scope)
+            self.indices.bounds(lowered, t.shape[axis], node, term.span, scope)
             index.append(lowered)
         return Access(name, tuple(index), span=node.span)
-
-    def _index(self, node: Node, scope: IndexScope) -> IndexTerm:
-        terms, offset = self._affine(node, scope)
-        kept = tuple((v, f) for v, f in terms.items() if f)
-        if not kept:
-            return IndexConst(offset)
-        if kept[0][1] == 1 and len(kept) == 1 and offset == 0:
-            return IndexVar(kept[0][0])
-        return IndexSum(kept, offset)
-
-    def _affine(self, node: Node, scope: IndexScope) -> tuple[dict[str, int], int]:
-        match node:
-            case Number() if node.value.denominator == 1:
-                return {}, int(node.value)
-            case Name() if node.name in scope.extents:
-                return {node.name: 1}, 0
-            case Name() if (d := self.names.use(node.name)) is not None and d.kind in (NameKind.DIM, NameKind.PARAM):
-                return {}, self._fixed(BuildName(node.name), node.span)
-            case Name():
-                self.names.unknown(node.name, node.span, "index", [*scope.extents, *self.names.of(NameKind.DIM)])
-                raise UnloweredError
-            case Op(op="+" | "-"):
-                (a, x), (b, y) = (self._affine(n, scope) for n in node.args)
-                sign = 1 if node.op == "+" else -1
-                return {v: a.get(v, 0) + sign * b.get(v, 0) for v in [*a, *b]}, x + sign * y
-            case Op(op="*"):
-                (a, x), (b, y) = (self._affine(n, scope) for n in node.args)
-                if not a or not b:
-                    factor, vars_ = (x, b) if not a else (y, a)
-                    return {v: f * factor for v, f in vars_.items()}, x * y
-        self._fail(Code.INDEX, "an index is a sum of index variables times integers", node.span, "e.g. `8 + 4*r + s`")
-
-    def _bounds(self, term: IndexTerm, size: BuildExpr, node: Index, span: Span, scope: IndexScope) -> None:
-        if isinstance(size, BuildAny):
-            self._fail(Code.INDEX, f"an axis of `{node.name.name}` has a size only the host knows", span, None)
-        parts: tuple[tuple[str, int], ...]
-        match term:
-            case IndexVar():
-                parts, offset = ((term.name, 1),), 0
-            case IndexConst():
-                parts, offset = (), term.value
-            case IndexSum():
-                parts, offset = term.terms, term.offset
-        low = high = [offset] * len(self.samples.builds)
-        for var, factor in parts:
-            extent = scope.extents[var]
-            if extent is None:
-                self._fail(
-                    Code.INDEX,
-                    f"nothing tells the range of index `{var}`",
-                    span,
-                    f"give it where it is declared: `{var}: n`",
-                )
-            if not self.samples.known(extent, size):
-                return
-            ends = [factor * (v - 1) for v in self.samples.values(extent)]
-            low = [a + min(0, e) for a, e in zip(low, ends, strict=True)]
-            high = [a + max(0, e) for a, e in zip(high, ends, strict=True)]
-        if not self.samples.known(size):
-            return
-        for lo, hi, n in zip(low, high, self.samples.values(size), strict=True):
-            if lo < 0 or hi >= n:
-                self._fail(
-                    Code.BOUNDS,
-                    f"index {lo if lo < 0 else hi} is outside 0..{n - 1}, the axis `{size}` of `{node.name.name}`",
-                    span,
-                    "mind that indices start at 0",
-                )
 
     def _arithmetic(self, node: Op, a: Fraction | Expr, b: Fraction | Expr) -> Fraction | Expr:
         if isinstance(a, Fraction) and isinstance(b, Fraction):
@@ -414,7 +257,7 @@ class Scalars:
         size = scope.extents[node.name]
         if size is None:
             self._fail(Code.INDEX, f"nothing tells the range of index `{node.name}`", node.span, None)
-        return Fraction(self._fixed(size, node.span))
+        return Fraction(self.indices.fixed(size, node.span))
 
     def _select(
         self,
@@ -453,9 +296,12 @@ class Scalars:
             )
         if len(node.args) != len(fn.params):
             self._fail(
-                Code.ARGUMENTS, f"`{name}` takes {counted(len(fn.params), 'argument')}, {len(node.args)} given", node.span, None,
+                Code.ARGUMENTS,
+                f"`{name}` takes {counted(len(fn.params), 'argument')}, {len(node.args)} given",
+                node.span,
+                None,
                 Note("it is defined", fn.name.span),
-            )  # fmt: skip
+            )
         args = {p.name: self.lower(a, scope, value, params) for p, a in zip(fn.params, node.args, strict=True)}
         self._expanding.append(name)
         try:

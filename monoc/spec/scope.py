@@ -11,7 +11,7 @@ from monoc.expr.ir import Span
 from monoc.spec.buildexpr import BuildAny, BuildExpr
 from monoc.spec.builds import Samples
 from monoc.spec.names import NameKind, Names
-from monoc.spec.oprules import UntypedError, type_text
+from monoc.spec.opcheck import UntypedError, type_text
 from monoc.spec.program import Role, TensorDecl, ValueType
 
 __all__ = ["Difference", "Scope", "Value", "Values", "tensor_type"]
@@ -188,7 +188,7 @@ class Values:
                 Code.UNDEFINED_IN_BUILD,
                 f"`{shown}` is not {word} in builds such as {self.samples.example(mask & ~present)}",
                 span,
-                f"guard this statement as its definition is, or {'define' if word == 'defined' else 'give'} it there too",
+                f"guard this statement likewise, or {'define' if word == 'defined' else 'give'} it there too",
                 Note(f"it is {word if word == 'defined' else 'declared'}", at),
             )
 

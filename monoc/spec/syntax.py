@@ -298,6 +298,9 @@ class _Builder(Transformer[Any, Any]):
     def names(self, meta: Any, c: list[Any]) -> list[Ident]:
         return [self._ident(t) for t in c if t is not None]
 
+    def some_names(self, meta: Any, c: list[Any]) -> list[Ident]:
+        return [self._ident(t) for t in c]
+
     def exprs(self, meta: Any, c: list[Any]) -> list[Node]:
         return c
 
