@@ -86,7 +86,7 @@ class BuildExpr:
     span: Span | None = field(default=None, compare=False, kw_only=True, repr=False)
 
     def evaluate(self, env: Mapping[str, BuildValue]) -> int:
-        """The value where every name is ``env``'s; truth values are 0 and 1.
+        """The value where every name is ``env``'s; truth values are 0 and 1, ``and`` and ``or`` as in Python.
 
         Raises :class:`InexactDivisionError` where ``/`` has a remainder, ``KeyError`` for a missing name."""
         raise NotImplementedError
@@ -174,9 +174,9 @@ class BuildBinary(BuildExpr):
     def evaluate(self, env: Mapping[str, BuildValue]) -> int:
         a = self.a.evaluate(env)
         if self.op is BinOp.AND:
-            return int(bool(a) and bool(self.b.evaluate(env)))
+            return a and self.b.evaluate(env)
         if self.op is BinOp.OR:
-            return int(bool(a) or bool(self.b.evaluate(env)))
+            return a or self.b.evaluate(env)
         b = self.b.evaluate(env)
         if self.op is BinOp.DIV:
             if b == 0 or a % b:

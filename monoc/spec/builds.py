@@ -109,6 +109,8 @@ def _variants(table: YamlMap, reader: Reader, names: Names) -> list[Variant]:
             values.append((param, got[0]))
         if first is None:
             first = fields
+        given = {n for n, _ in values}
+        values += [(n, v) for n, v in (variants[0].values if variants else ()) if n not in given]  # stand in, reported
         for k, _ in first.items:
             if fields.get(k.text) is None:
                 reader.diagnostics.error(

@@ -142,9 +142,8 @@ def test_exponential_aliases(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_damaged_specs_give_errors_not_tracebacks(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
-    tokens = (
-        "[ ] ( ) , = @ * 0 1e9 t tp hidden ' : { when else sum[c] max[t] split( mxfp8( all_reduce( - / ** norm( .. #"
-    ).split(" ") + ["\n", "  ", "/ 0"]
+    words = "[ ] ( ) , = @ * 0 1e9 t tp hidden ' : { when else sum[c] max[t] split( mxfp8( all_reduce( - ** norm( .. #"
+    tokens = [*words.split(), "\n", "  ", "/ 0"]
     for _ in range(60):
         text = INLINE
         for _ in range(rng.randint(1, 3)):
