@@ -12,8 +12,8 @@ from flydsl.expr import rocdl
 from flydsl.expr.typing import T, as_ir_value
 
 __all__ = [
-    "amdgcn_f32", "ballot_bits", "buffer_load", "buffer_resource", "buffer_store", "constant_load", "cvt_fp8_pair", "cvt_scaled_fp8_pair",
-    "dpp_update", "first_lane", "kernel_arguments", "lane_permute", "mfma", "mfma_scaled", "opaque_scalar", "opaque_vector",
+    "amdgcn_f32", "ballot_bits", "buffer_load", "buffer_resource", "buffer_store", "constant_f32", "constant_load",
+    "cvt_fp8_pair", "cvt_scaled_fp8_pair", "dpp_update", "first_lane", "kernel_arguments", "lane_permute", "mfma", "mfma_scaled", "opaque_scalar", "opaque_vector",
     "permlane_swap", "read_lane", "realtime_clock",
 ]  # fmt: skip
 
@@ -92,6 +92,14 @@ def constant_load(address: Any) -> fx.Int64:
     """The Int64 at uniform ``address`` of memory no launch writes (a scalar load)."""
     pointer = llvm.IntToPtrOp(ir.Type.parse("!llvm.ptr<4>"), as_ir_value(fx.Int64(address))).result
     return fx.Int64(llvm.LoadOp(T.i64, pointer, alignment=8, invariant=True).result)
+
+
+def constant_f32(value: float) -> fx.Float32:
+    """The fp32 constant ``value`` as an IR constant.
+
+    FlyDSL computes on Python numbers in double precision and truncates them to bf16; LLVM folds these as IEEE fp32.
+    """
+    return fx.Float32(as_ir_value(fx.Float32(value)))
 
 
 def realtime_clock() -> fx.Int64:

@@ -6,7 +6,21 @@ import math
 import struct
 
 from monoc.expr.ir import (
-    Access, Binary, BinaryOp, Compare, CompareOp, Const, DType, Expr, Fma, Local, Reduce, Round, Select, Unary, UnaryOp,
+    Access,
+    Binary,
+    BinaryOp,
+    Compare,
+    CompareOp,
+    Const,
+    DType,
+    Expr,
+    Fma,
+    Local,
+    Reduce,
+    Round,
+    Select,
+    Unary,
+    UnaryOp,
 )  # fmt: skip
 from monoc.expr.slot import Slot
 
@@ -35,11 +49,11 @@ def _constant(value: float) -> str:
     """``value`` as the shortest decimal of its fp32 rounding."""
     single: float = struct.unpack("f", struct.pack("f", value))[0]
     if math.isinf(single) or math.isnan(single):
-        return f'fx.Float32(float("{single}"))'
+        return f'constant_f32(float("{single}"))'
     for digits in range(1, 18):
         text = f"{single:.{digits}g}"
         if struct.unpack("f", struct.pack("f", float(text)))[0] == single:
-            return f"fx.Float32({float(text)!r})"
+            return f"constant_f32({float(text)!r})"
     raise AssertionError(value)
 
 
@@ -101,4 +115,4 @@ def _bare(text: str) -> str:
 
 def used_device_functions() -> frozenset[str]:
     """The device library's names a slot may call."""
-    return frozenset({*_UNARY.values(), "fma", "bf16_round"})
+    return frozenset({*_UNARY.values(), "fma", "bf16_round", "constant_f32"})
