@@ -13,8 +13,8 @@ from flydsl.expr.typing import T, as_ir_value
 
 __all__ = [
     "amdgcn_f32", "ballot_bits", "buffer_load", "buffer_resource", "buffer_store", "constant_f32", "constant_load",
-    "cvt_fp8_pair", "cvt_scaled_fp8_pair", "dpp_update", "first_lane", "kernel_arguments", "lane_permute", "mfma", "mfma_scaled", "opaque_scalar", "opaque_vector",
-    "permlane_swap", "read_lane", "realtime_clock",
+    "cvt_fp8_pair", "cvt_scaled_fp8_pair", "dpp_update", "first_lane", "kernel_arguments", "lane_permute", "mfma",
+    "mfma_scaled", "opaque_scalar", "opaque_vector", "permlane_swap", "read_lane", "realtime_clock",
 ]  # fmt: skip
 
 # Untyped buffer descriptor, word 3: 32-bit data format, no swizzle, no bounds beyond num_records.
@@ -31,7 +31,7 @@ def amdgcn_f32(name: str, x: Any) -> fx.Float32:
 
 
 def opaque_vector(v: Any) -> fx.Int32:
-    """``v`` (Int32, a value a lane) through a move LLVM cannot see through: arithmetic on the result stays behind it."""
+    """``v`` (Int32, a value a lane) through an opaque move: arithmetic on the result stays behind it."""
     return fx.Int32(
         llvm.inline_asm(T.i32, [as_ir_value(fx.Int32(v))], "v_mov_b32 $0, $1", "=v,v", has_side_effects=True)
     )
@@ -67,7 +67,7 @@ def lane_permute(v: Any, source: Any) -> fx.Int32:
 def dpp_update(
     old: Any, v: Any, control: int, row_mask: int = 0xF, bank_mask: int = 0xF, bound: bool = False
 ) -> fx.Int32:
-    """``v_mov_b32_dpp``: ``v`` moved by ``control``; lanes outside the masks, or whose source is invalid, keep ``old``."""
+    """``v_mov_b32_dpp``: ``v`` moved by ``control``; lanes off the masks or without a source keep ``old``."""
     arguments = [fx.Int32(a) for a in (old, v, control, row_mask, bank_mask)] + [fx.Boolean(bound)]
     return fx.Int32(
         llvm.call_intrinsic(T.i32, "llvm.amdgcn.update.dpp.i32", [as_ir_value(a) for a in arguments], [], [])
@@ -165,7 +165,7 @@ def buffer_resource(address: Any, num_records: Any = None) -> Any:
 
 
 def buffer_load(resource: Any, byte_offset: Any, count: int, dtype: Any, policy: int) -> Any:
-    """``count`` elements of ``dtype`` at ``byte_offset`` under cache policy bits ``policy``; a scalar if ``count`` is 1."""
+    """``count`` elements of ``dtype`` at ``byte_offset`` under cache policy ``policy``; a scalar if ``count`` is 1."""
     kind = dtype.ir_type if count == 1 else fx.Vector.make_type(count, dtype)
     value = rocdl_ops.RawPtrBufferLoadOp(
         kind,

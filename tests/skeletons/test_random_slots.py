@@ -1,4 +1,4 @@
-"""Random fold, collapse and gate programs: the simulated stages equal numpy bit for bit, with no change to any Python."""
+"""Random fold, collapse and gate programs: simulated stages equal numpy bit for bit, no Python changed."""
 
 from __future__ import annotations
 
