@@ -1,9 +1,9 @@
-"""Dense MXFP8 weights against MXFP8 rows in LDS, on 16x16x128 scaled MFMAs.
+"""Dense MXFP8 weights against MXFP8 rows, on 16x16x128 scaled MFMAs, operands straight from memory to registers.
 
 A task owns row tiles of 16 weight rows and a window of K. Waves split into ``groups``: a group takes ``tiles /
 groups`` of the row tiles, its waves take the window's 128-steps in turn (wave w of the group: steps w, w + waves,
-...), and the waves' 16x16 sums are added in wave order. Weights stay in registers while token tiles of up to 16 rows
-pass through LDS.
+...), and the waves' 16x16 sums, which meet in LDS, are added in wave order. A wave's weights stay in registers while
+token tiles of up to 16 rows pass; of those it reads just the K it needs.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ import flydsl.expr as fx
 
 from monoc.device.frozen import Frozen
 from monoc.device.intrinsics import buffer_load, buffer_resource
-from monoc.device.lanes import reduce_lanes
+from monoc.device.items import divide
+from monoc.device.lanes import reduce_lanes, shuffle_xor
 from monoc.device.memory import STREAM, gload, lds_load, lds_store
 from monoc.device.mfma import mfma_mx, zero_tile
 from monoc.device.mxrows import MX_GROUP, MxRows, mx_words
 from monoc.device.numeric import bf16_high, bf16_low, power_of_two_inverse
 
-__all__ = ["TILE", "Item", "MxGemv", "MxWeight", "RowsInFlight", "divide", "fetch_bf16", "fetch_mx", "spread"]
+__all__ = ["TILE", "MxGemv", "MxOperand", "MxWeight"]
 
 TILE = 16  # rows and columns of an MFMA tile
 STEP = 128  # K values of one scaled MFMA
@@ -30,110 +31,18 @@ STEP = 128  # K values of one scaled MFMA
 _OUTSIDE = 0x7FFFFFF0
 
 
-def divide(u: Any, width: int) -> tuple[Any, Any]:
-    """``(u // width, u % width)`` of a non-negative Int32."""
-    if width & (width - 1) == 0:
-        return u >> (width.bit_length() - 1), u & (width - 1)
-    q = fx.Int32(fx.Uint32(u) // fx.Uint32(width))
-    return q, u - q * width
-
-
 @dataclass(frozen=True)
-class Item(Frozen):
-    """A thread's share of a [rows, per] table: its element (row, col)."""
-
-    row: Any
-    col: Any
-
-
-def spread(cta: Any, rows: int, per: int, together: int = 1) -> list[Item]:
-    """The CTA's threads over a [rows, per] table of items, consecutive threads on consecutive columns.
-
-    Threads past the table repeat elements others have (so may store them again); runs of ``together`` neighbours (a
-    power of two that divides ``per``) stay whole.
+class MxOperand(Frozen):
+    """A lane's part of a 128-step of 16 rows: eight words of e4m3 (two runs of 16 values), the E8M0 code of its
+    block.
     """
-    threads, total = cta.threads, rows * per
-    rounds = -(-total // threads)
-    across = threads // per
-    if across and -(-rows // across) == rounds:  # whole rows a round: one division for all of them
-        row, col = divide(cta.tid, per)
-        ragged = across * rounds > rows or across * per < threads
-        return [Item(fx.min(row + across * i, rows - 1) if ragged else row + across * i, col) for i in range(rounds)]
-    out = []
-    for i in range(rounds):
-        at = cta.tid + threads * i
-        if threads * (i + 1) > total:
-            at = (
-                (fx.min(at & -together, total - together) | (at & (together - 1)))
-                if together > 1
-                else fx.min(at, total - 1)
-            )
-        out.append(Item(*divide(at, per)))
-    return out
 
+    words: list[Any]
+    code: Any
 
-@dataclass(frozen=True)
-class RowsInFlight(Frozen):
-    """Loaded LDS words: ``words`` go to word ``at(item)`` of row ``item.row``."""
-
-    items: tuple[Item, ...]
-    words: tuple[list[Any], ...]
-    offset: tuple[int, ...]  # first LDS word of the item's span within a row
-    width: tuple[int, ...]  # words an item
-
-    def at(self, i: int, row_words: int) -> Any:
-        item = self.items[i]
-        return item.row * row_words + (item.col * self.width[i] + self.offset[i])
-
-    def join(self, other: RowsInFlight) -> RowsInFlight:
-        return RowsInFlight(
-            self.items + other.items, self.words + other.words, self.offset + other.offset, self.width + other.width
-        )
-
-
-def _fetch(
-    cta: Any, region: Any, rows: int, words: int, index: Callable[[Any, Any], Any], offset: int, width: int
-) -> RowsInFlight:
-    items = spread(cta, rows, words // width)
-    got = region.get([(index(item.row, item.col * width), width) for item in items])
-    n = len(items)
-    return RowsInFlight(tuple(items), tuple(got), (offset,) * n, (width,) * n)
-
-
-def fetch_mx(cta: Any, region: Any, layout: MxRows, first: Any, rows: int, k0: Any, window: int) -> RowsInFlight:
-    """Rows ``first`` .. + ``rows`` of an MXFP8 region, values ``k0`` .. + ``window``: LDS rows of values, then
-    codes.
-    """
-    if window == layout.k and layout.stride == layout.values + layout.codes:  # one span; nobody puts padding words
-        return _fetch(cta, region, rows, layout.stride, lambda r, w: layout.value(first + r, w), 0, 4)
-    codes = window // MX_GROUP
-    values = _fetch(cta, region, rows, window // 4, lambda r, w: layout.value(first + r, k0 // 4 + w), 0, 4)
-    width = next(w for w in (4, 2, 1) if codes % w == 0)
-    return values.join(
-        _fetch(cta, region, rows, codes, lambda r, w: layout.code(first + r, k0 // MX_GROUP + w), window // 4, width)
-    )
-
-
-def fetch_bf16(
-    cta: Any, region: Any, pitch: int, first: Any, rows: int, k0: Any, window: int, code: Callable[[Any], Any]
-) -> RowsInFlight:
-    """Rows of ``pitch`` bf16 values quantised here: as :func:`fetch_mx`; ``code``: a group's E8M0 code of its amax.
-
-    A thread takes 8 values, four neighbours a group; every lane of the wave takes part.
-    """
-    items = spread(cta, rows, window // 8, together=4)
-    got = region.get([((first + item.row) * (pitch // 2) + (k0 // 2 + item.col * 4), 4) for item in items])
-    out = RowsInFlight((), (), (), ())
-    for item, words in zip(items, got, strict=True):
-        values = [v for word in words for v in (bf16_low(word), bf16_high(word))]
-        amax = abs(values[0])
-        for v in values[1:]:
-            amax = fx.max(amax, abs(v))
-        e8m0 = code(reduce_lanes(amax, (1, 2), fx.max))
-        quantised = mx_words(values, power_of_two_inverse(e8m0))
-        group = Item(item.row, item.col >> 2)
-        out = out.join(RowsInFlight((item, group), (quantised, [e8m0]), (0, window // 4), (2, 1)))
-    return out
+    @property
+    def vector(self) -> Any:
+        return fx.Vector.from_elements(self.words, fx.Int32)
 
 
 @dataclass(frozen=True)
@@ -223,11 +132,9 @@ class MxGemv(Frozen):
         return -(-self.window // (STEP * self.own_waves))
 
     @property
-    def row_words(self) -> int:
-        """LDS words from one activation row to the next: 4 past a multiple of 32, so 16 rows spread over the
-        banks.
-        """
-        return -(-(self.window // 4 + self.window // MX_GROUP) // 32) * 32 + 4
+    def elements(self) -> int:
+        """fp32 elements of the waves' sums of one token tile."""
+        return self.waves * self.own_tiles * 256
 
     def _place(self, cta: Any) -> tuple[Any, Any]:
         """This wave's group and its place there."""
@@ -241,10 +148,10 @@ class MxGemv(Frozen):
             return first + tile * (TILE // 2) + (lane & 7) + ((lane >> 3) & 1) * self.half
         return first + tile * TILE + (lane & 15)
 
-    def load(self, cta: Any, weight: MxWeight, first: Any, k0: Any = 0, wanted: Any = None) -> list[Any]:
+    def load(self, cta: Any, weight: MxWeight, first: Any, k0: Any = 0, wanted: Any = None) -> list[MxOperand]:
         """This wave's weights of rows ``first`` .., values ``k0`` .. + window, all in flight.
 
-        Per turn and own tile: (low 16 bytes, high 16 bytes, code). Steps and K blocks past the window, and everything
+        Per turn and own tile. Steps and K blocks past the window, and everything
         where the wave-uniform ``wanted`` does not hold, are zeros without memory traffic.
         """
         lane, j = cta.lane, cta.lane >> 4
@@ -252,7 +159,7 @@ class MxGemv(Frozen):
         rows = [self._row(first, group * self.own_tiles + t, lane) for t in range(self.own_tiles)]
         values = [weight.lane(row, j) for row in rows]
         codes = [(row >> 5) * (weight.k // MX_GROUP) + j for row in rows]
-        out: list[Any] = []
+        out: list[MxOperand] = []
         for turn in range(self.rounds):
             step = part + self.own_waves * turn
             live = self._live(step, j) if self._ragged(turn) else None
@@ -261,7 +168,8 @@ class MxGemv(Frozen):
             for t in range(self.own_tiles):
                 low, high = (value_base.words(values[t], half * weight.along(64), half) for half in (0, 1))
                 shared = t % 2 and self.own_tiles % 2 == 0  # both tiles lie in one block of 32 rows
-                out.append((low, high, out[-1][2] if shared else code_base.code(codes[t])))
+                code = out[-1].code if shared else code_base.code(codes[t])
+                out.append(MxOperand([half[e] for half in (low, high) for e in range(4)], code))
         return out
 
     def _live(self, step: Any, j: Any) -> tuple[Any, Any, Any]:
@@ -269,53 +177,84 @@ class MxGemv(Frozen):
         at = step * STEP + j * 16
         return at < self.window, at + 64 < self.window, at + j * 16 < self.window
 
-    def put_rows(self, rows: RowsInFlight, x: Any) -> None:
-        """The fetched rows into LDS rows 0 .. of ``x``; a barrier must follow."""
-        for i, words in enumerate(rows.words):
-            value = words[0] if len(words) == 1 else fx.Vector.from_elements(words, fx.Int32)
-            lds_store(x, rows.at(i, self.row_words), value)
+    def _steps(self, cta: Any) -> list[tuple[Any, Any, Any]]:
+        """Per turn, the window's values where this lane's low 16, its high 16 and its K block start.
 
-    def contract(self, cta: Any, x: Any, rows: int, weights: list[Any], sums: Any) -> None:
-        """LDS rows 0 .. ``rows`` of ``x`` times ``weights`` -> the waves' sums [wave][own tile][lane][4]; a barrier
-        must follow.
-
-        K blocks past the window multiply zero weights by values of the row's start: nothing unwritten is read.
+        Those past the window start at 0: their weights are zeros, so any values do that are written.
         """
         j = cta.lane >> 4
         _, part = self._place(cta)
-        row = fx.min(cta.lane & 15, rows - 1) * self.row_words
-        totals = [zero_tile() for _ in range(self.own_tiles)]
+        out = []
         for turn in range(self.rounds):
             step = part + self.own_waves * turn
-            low_at = step * (STEP // 4) + j * 4
-            high_at = low_at + 16
-            code_at = step * (STEP // MX_GROUP) + j
+            at = step * STEP + j * 16
+            places = [at, at + 64, at + j * 16]
             if self._ragged(turn):
-                low_live, high_live, code_live = self._live(step, j)
-                low_at = low_live.select(low_at, fx.Int32(0))
-                high_at = high_live.select(high_at, fx.Int32(0))
-                code_at = code_live.select(code_at, fx.Int32(0))
-            low, high = lds_load(x, row + low_at, 4), lds_load(x, row + high_at, 4)
-            code = lds_load(x, row + (code_at + self.window // 4))
-            b = _operand(low, high)
-            for t in range(self.own_tiles):
-                w_low, w_high, w_code = weights[turn * self.own_tiles + t]
-                totals[t] = mfma_mx(_operand(w_low, w_high), b, totals[t], w_code, code)
-        for t, total in enumerate(totals):
-            lds_store(sums, ((cta.wave * self.own_tiles + t) * 64 + cta.lane) * 4, total)
+                zero = fx.Int32(0)
+                places = [live.select(p, zero) for live, p in zip(self._live(step, j), places, strict=True)]
+            out.append((places[0], places[1], places[2]))
+        return out
 
-    def total(self, sums: Any, tile: Any, quad: Any, row: Any) -> list[Any]:
+    def rows_mx(self, cta: Any, region: Any, layout: MxRows, first: Any, count: int, k0: Any) -> list[MxOperand]:
+        """Rows ``first`` .. + ``count`` (up to 16) of an MXFP8 region, this wave's steps of values ``k0`` .. +
+        window.
+        """
+        row = first + fx.min(cta.lane & 15, count - 1)
+        values, codes = layout.value(row, k0 // 4), layout.code(row, k0 // MX_GROUP)
+        wanted = []
+        for low, high, block in self._steps(cta):
+            wanted += [(values + (low >> 2), 4), (values + (high >> 2), 4), (codes + (block >> 5), 1)]
+        got = region.get(wanted)
+        return [MxOperand([*got[i], *got[i + 1]], got[i + 2][0]) for i in range(0, len(got), 3)]
+
+    def rows_bf16(
+        self, cta: Any, region: Any, pitch: int, first: Any, count: int, k0: Any, code: Callable[[Any], Any]
+    ) -> list[MxOperand]:
+        """As :meth:`rows_mx`, of bf16 rows of ``pitch`` values quantised here; ``code``: a group's E8M0 code of its
+        amax.
+        """
+        row = (first + fx.min(cta.lane & 15, count - 1)) * (pitch // 2) + k0 // 2
+        wanted = []
+        for low, high, _ in self._steps(cta):
+            wanted += [(row + (start >> 1) + more, 4) for start in (low, high) for more in (0, 4)]
+        got = region.get(wanted)
+        j = cta.lane >> 4
+        out = []
+        for i in range(0, len(got), 4):
+            words, codes = [], []
+            for half in (got[i] + got[i + 1], got[i + 2] + got[i + 3]):
+                values = [v for word in half for v in (bf16_low(word), bf16_high(word))]
+                amax = abs(values[0])
+                for v in values[1:]:
+                    amax = fx.max(amax, abs(v))
+                e8m0 = code(reduce_lanes(amax, (16,), fx.max))  # lane groups 2 i and 2 i + 1 hold a block of 32
+                words += mx_words(values, power_of_two_inverse(e8m0))
+                codes.append(e8m0)
+            # lane groups 0 and 1 hold blocks 0 (low) and 2 (high), 2 and 3 blocks 1 and 3; group j's code is block j's
+            low, high = codes
+            own = (j < 2).select(low, high)
+            other = shuffle_xor((j < 2).select(high, low), 32)
+            out.append(MxOperand(words, ((j == 0) | (j == 3)).select(own, other)))
+        return out
+
+    def contract(self, cta: Any, rows: list[MxOperand], weights: list[MxOperand], sums: Any, base: int = 0) -> None:
+        """``rows`` times ``weights`` -> the waves' sums from element ``base`` of ``sums``; a barrier must follow."""
+        totals = [zero_tile() for _ in range(self.own_tiles)]
+        for turn, row in enumerate(rows):
+            for t in range(self.own_tiles):
+                w = weights[turn * self.own_tiles + t]
+                totals[t] = mfma_mx(w.vector, row.vector, totals[t], w.code, row.code)
+        for t, total in enumerate(totals):
+            lds_store(sums, ((cta.wave * self.own_tiles + t) * 64 + cta.lane) * 4 + base, total)
+
+    def total(self, sums: Any, tile: Any, quad: Any, row: Any, base: int = 0) -> list[Any]:
         """Weight rows 4 quad .. + 4 of row tile ``tile`` times activation row ``row``: the waves' sums added in wave
         order.
         """
         group, own = (0, tile) if self.groups == 1 else divide(tile, self.own_tiles)
-        at = ((group * (self.own_waves * self.own_tiles) + own) * 64 + quad * TILE + row) * 4
+        at = ((group * (self.own_waves * self.own_tiles) + own) * 64 + quad * TILE + row) * 4 + base
         got = [lds_load(sums, at + w * (self.own_tiles * 256), 4, fx.Float32) for w in range(self.own_waves)]
         out = [got[0][e] for e in range(4)]
         for more in got[1:]:
             out = [out[e] + more[e] for e in range(4)]
         return out
-
-
-def _operand(low: Any, high: Any) -> Any:
-    return fx.Vector.from_elements([low[e] for e in range(4)] + [high[e] for e in range(4)], fx.Int32)

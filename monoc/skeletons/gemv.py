@@ -171,18 +171,14 @@ class GemvParams:
         reads = [RegionRead(self.source.region, self.source.units)]
         if isinstance(self.epilogue, Push) and self.epilogue.addend:
             reads.append(RegionRead(self.epilogue.addend, self.epilogue.addend_units))
-        rows = f"min({self.tokens}, {self.tile_tokens})"
-        window = self.window
-        row_words = f"(round_up(({window}) // 4 + ({window}) // 32, 32) + 4)"
+        sets = f"min(2, cdiv({self.tokens}, {self.tile_tokens}))"
+        sums = formula(f"{sets} * ({self.threads}) * {4 * self.tiles // self.wave_groups}")
         return StageShape(
             tasks=tasks,
-            lds=(
-                LdsMember("x", "i32", formula(f"{rows} * {row_words}")),
-                LdsMember("sums", "f32", formula(f"({self.threads}) * {4 * self.tiles // self.wave_groups}")),
-            ),
+            lds=(LdsMember("sums", "f32", sums),),
             reads=tuple(reads),
             writes=(self._write(tasks),),
-            weight_bytes=formula(f"{16 * self.tiles} * ({window})"),
+            weight_bytes=formula(f"{16 * self.tiles} * ({self.window})"),
         )
 
     def _write(self, tasks: Formula) -> RegionWrite:
