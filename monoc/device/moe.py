@@ -19,6 +19,7 @@ from flydsl.expr import const_expr, range_constexpr
 from monoc.device.frozen import Frozen
 from monoc.device.handoff import FlagRegion, poll_pairs
 from monoc.device.intrinsics import opaque_scalar
+from monoc.device.items import divide
 from monoc.device.lanes import reduce_lanes
 from monoc.device.memory import gload, lds_load, lds_store
 from monoc.device.mfma import FP4, FP8, UNIT_SCALE, mfma_mx
@@ -56,13 +57,13 @@ class ExpertMatrix(Frozen):
     def tile_address(self, expert: Any, tile: Any) -> Any:
         """Of ``expert``'s rows 16 ``tile`` .. (both wave-uniform), opaque: a load adds its lane's 32-bit offset to two
         scalar registers, where LLVM would otherwise add the lane first and hold a 64-bit address a lane."""
-        row = fx.Int64(expert) * fx.Int64(self.rows) + fx.Int64(tile) * fx.Int64(ROWS)
-        return opaque_scalar(fx.Int64(self.weights) + row * fx.Int64(self.k // 2))
+        row = expert * self.rows + tile * ROWS
+        return opaque_scalar(fx.Int64(self.weights) + fx.Int64(fx.Uint32(row)) * fx.Int64(self.k // 2))
 
     def block_address(self, expert: Any, block: Any) -> Any:
         """Of the scales of ``expert``'s rows 32 ``block`` .. (both wave-uniform), opaque."""
-        row = fx.Int64(expert) * fx.Int64(self.rows) + fx.Int64(block) * fx.Int64(2 * ROWS)
-        return opaque_scalar(fx.Int64(self.scales) + row * fx.Int64(self.columns))
+        row = expert * self.rows + block * (2 * ROWS)
+        return opaque_scalar(fx.Int64(self.scales) + fx.Int64(fx.Uint32(row)) * fx.Int64(self.columns))
 
     def load_step(self, tile_address: Any, step: Any, lane_byte: Any) -> Any:
         """A lane's operand of K step ``step`` (``lane_byte``: 16 times the lane)."""
@@ -78,7 +79,7 @@ class MidRows(MxRows):
     """MXFP8 rows with the codes [4 groups of a K step][K step]: those a matrix lane wants are consecutive words."""
 
     def code(self, row: Any, group: Any) -> Any:
-        return row * self.stride + (self.values + group % 4 * (self.k // K_STEP) + group // 4)
+        return row * self.stride + (self.values + (group & 3) * (self.k // K_STEP) + (group >> 2))
 
 
 def fp8_operand(low: Any, high: Any) -> fx.Vector:
@@ -107,8 +108,8 @@ def publish_mx_quad(
 def _put_quad(region: Any, rows: MxRows, row: Any, word: Any, words: list[Any], code: Any, live: Any) -> None:
     if live:
         region.put(rows.value(row, word), words)
-    if live & (word % 8 == 0):
-        region.put(rows.code(row, word // 8), [code])
+    if live & ((word & 7) == 0):
+        region.put(rows.code(row, word >> 3), [code])
 
 
 @flyc.jit
@@ -120,8 +121,8 @@ def wave_wait(region: Any, lane: Any, firsts: list[Any], count: int) -> None:
             item = fx.min(lane + 64 * turn, units - 1)
             first = firsts[0]
             for i in range_constexpr(1, len(firsts)):
-                first = (item >= i * count).select(firsts[i], first)
-            poll_pairs(region.flags, region.tag, [(first + item % count, 1)], region.words.policy)
+                first = (item >= i * count).select(firsts[i] - i * count, first)
+            poll_pairs(region.flags, region.tag, [(first + item, 1)], region.words.policy)
 
 
 def unit_code(past: Any, code: Any) -> Any:
@@ -152,12 +153,13 @@ class RowTile(Frozen):
         items = [cta.tid + turn * cta.threads for turn in range(passes(count * pieces, cta.threads))]
         for some in range_constexpr(0, len(items), _FILL_BATCH):
             batch = items[some : some + _FILL_BATCH]
-            held = [fx.min(item, count * pieces - 1) for item in batch]
-            wanted = [(self.rows.value(token_of(at + i // pieces), i % pieces * 4), 4) for i in held]
+            held = [divide(fx.min(item, count * pieces - 1), pieces) for item in batch]
+            wanted = [(self.rows.value(token_of(at + row), piece * 4), 4) for row, piece in held]
             got = region.get(wanted)
             for i in range_constexpr(len(batch)):
                 words = fx.Vector.from_elements([fx.Int32(w) for w in got[i]], fx.Int32)
-                lds_store(self.array, (at + held[i] // pieces) * self.stride + held[i] % pieces * 4, words)
+                row, piece = held[i]
+                lds_store(self.array, (at + row) * self.stride + piece * 4, words)
 
     def operand(self, row: Any, step: Any, lane: Any) -> fx.Vector:
         """A lane's fp8 operand of K step ``step`` of row ``row``."""

@@ -15,6 +15,7 @@ from flydsl.expr import const_expr, gpu, range_constexpr
 
 from monoc.device.frozen import Frozen
 from monoc.device.intrinsics import ballot_bits, dpp_update, read_lane
+from monoc.device.items import divide
 from monoc.device.lanes import reduce_lanes
 from monoc.device.memory import lds_load, lds_store
 from monoc.device.rows import passes
@@ -88,9 +89,9 @@ class PickTiles(Frozen):
             if pick < self.picks:
                 lds_store(lds.ids, pick, fx.Int32(got[turn][0]))
                 lds_store(lds.weights, pick, fx.Int32(got[turn][1]))
-                token = pick // self.topk
-                at = fx.Int32(got[turn][0]) * self.mask_words + token // 32
-                fx.llvm.atomic_or(lds.masks.ptr + at, fx.Int32(1) << (token % 32), syncscope="workgroup")
+                token = self.token(pick)
+                at = fx.Int32(got[turn][0]) * self.mask_words + (token >> 5)
+                fx.llvm.atomic_or(lds.masks.ptr + at, fx.Int32(1) << (token & 31), syncscope="workgroup")
         gpu.barrier()
         # A lane an expert, a wave 64 of them: how many picks and tiles lie before it, first inside its group of 64.
         rounds = passes(self.groups, cta.waves)
@@ -103,7 +104,7 @@ class PickTiles(Frozen):
             for word in range_constexpr(self.mask_words):
                 count = count + fx.Int32(fx.ctpop(lds_load(lds.masks, known * self.mask_words + word)))
             count = (expert < self.experts).select(count, fx.Int32(0))
-            tiles = (count + (PICK_TILE - 1)) // PICK_TILE
+            tiles = divide(count + (PICK_TILE - 1), PICK_TILE)[0]
             both = count | (tiles << _HIGH)
             through = lane_prefix(both, cta.lane)
             before = through - both
@@ -141,10 +142,10 @@ class PickTiles(Frozen):
         """Store ``pick`` at its position: after its expert's picks of lower tokens."""
         lds = self.lds
         expert = lds_load(lds.ids, pick)
-        token = pick // self.topk
+        token = self.token(pick)
         at = lds_load(lds.starts, expert)
         for g in range_constexpr(self.groups - 1):
-            at = at + (expert // 64 > g).select(totals[g] & ((1 << _HIGH) - 1), fx.Int32(0))
+            at = at + ((expert >> 6) > g).select(totals[g] & ((1 << _HIGH) - 1), fx.Int32(0))
         for word in range_constexpr(self.mask_words):
             bits = lds_load(lds.masks, expert * self.mask_words + word)
             if const_expr(self.mask_words > 1):
@@ -166,6 +167,10 @@ class PickTiles(Frozen):
     def first(self, tile: Any) -> Any:
         """The position in the order of ``tile``'s first pick; ``tile`` may be the tile count."""
         return lds_load(self.lds.tile_first, tile)
+
+    def token(self, pick: Any) -> Any:
+        """Whose ``pick`` is."""
+        return divide(pick, self.topk)[0]
 
     def pick(self, position: Any) -> Any:
         return lds_load(self.lds.order, position)
@@ -214,8 +219,8 @@ def given_picks(expert: Any, scores: list[Any], topk: int, experts: int) -> list
         inside = known.select(wanted, fx.Int32(0))
         score = fx.Int32(0)
         for i in range(len(scores)):
-            held = read_lane(scores[i].bitcast(fx.Int32), inside % 64)
-            score = (known & (inside // 64 == i)).select(held, score)
+            held = read_lane(scores[i].bitcast(fx.Int32), inside & 63)
+            score = (known & ((inside >> 6) == i)).select(held, score)
         picked.append((inside, score.bitcast(fx.Float32)))
     return picked
 
