@@ -81,7 +81,8 @@ def main(
                 print(json.dumps(row), flush=True)
             else:
                 console.print(
-                    f"{row['launch']:6} {row['tokens']:2} rows tp{row['tp']}: {row['seconds']:8.3f} s (best {row['best']:.3f}), "
+                    f"{row['launch']:6} {row['tokens']:2} rows tp{row['tp']}: "
+                    f"{row['seconds']:8.3f} s (best {row['best']:.3f}), "
                     f"{row['instructions'] / 1e6:7.1f} M wave-instructions, {row['rate']:6.2f} M/s  {row['kernel']}",
                     soft_wrap=True,
                 )
