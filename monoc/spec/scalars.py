@@ -223,7 +223,7 @@ class Scalars:
             case "fma":
                 return Fma(args[0], args[1], args[2], span=at)
             case "clamp":
-                return Binary(BinaryOp.MIN, Binary(BinaryOp.MAX, args[0], args[1], span=at), args[2], span=at)
+                return Binary(BinaryOp.MAX, Binary(BinaryOp.MIN, args[0], args[2], span=at), args[1], span=at)
             case "bf16":
                 return Round(DType.BF16, args[0], span=at)
             case "min" | "max":
