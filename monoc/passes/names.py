@@ -9,7 +9,7 @@ from functools import cached_property
 from monoc.passes.slots import identifier
 from monoc.schedule.formula import Formula, formula
 from monoc.schedule.model import TRUE
-from monoc.spec.buildexpr import BuildCall, BuildExpr, BuildFunction
+from monoc.spec.buildexpr import BuildCall, BuildExpr
 from monoc.spec.program import Program
 
 __all__ = ["PlanNames"]
@@ -62,14 +62,6 @@ class PlanNames:
     def number(self, expr: BuildExpr) -> int | None:
         """The value of ``expr`` if it is the same in every build."""
         return expr.evaluate(self._fixed) if expr.names() <= self._fixed.keys() else None
-
-    def unpadded(self, expr: BuildExpr) -> tuple[BuildExpr, BuildExpr]:
-        """(real width, stored width) of a dimension written ``pad(real, multiple)``; twice itself otherwise."""
-        declared = {d.name: d.expr for d in self.program.dims}
-        inner = declared.get(str(expr), expr)
-        if isinstance(inner, BuildCall) and inner.function is BuildFunction.PAD:
-            return inner.args[0], expr
-        return expr, expr
 
     @staticmethod
     def argument(value: str) -> str:

@@ -78,6 +78,10 @@ def make_schedule(draft: Draft, target: Target) -> Schedule:
             if at in leaving and not any(r.region == region for s in launch.stages for r in s.shape.reads):
                 rules[at] = (LEAVES,)
                 continue
+            if at in carried:
+                # Its bytes are plain data in the builds where the earlier launch wrote them: never tags here.
+                plain_forms = tuple(form for form in write.forms if not form.tagged)
+                write = replace(write, forms=plain_forms, default=plain_forms[0])
             chosen = choose_form(
                 write, list(_traffic(tables, region)), target.costs, draft.threads, draft.forms.get(at)
             )

@@ -112,17 +112,28 @@ class Region(NamedTuple):
     copies: int
     tag: int
     lifetime: tuple[str, str]
+    forms: tuple[str, ...] = ()  # other forms it has in builds that share the buffer: there is room for all
 
     @property
     def flags(self) -> int:
         """Byte offset of the units' flags inside the region (flag form)."""
         return round_up(self.words * self.copies * WORD_BYTES, ALIGN)
 
+    def size(self, form: str) -> int:
+        """Bytes in this form."""
+        if form in PAIR_FORMS:
+            return self.words * self.copies * PAIR_BYTES
+        return self.flags + (self.units * PAIR_BYTES if form == "flag" else 0)
+
     @property
     def bytes(self) -> int:
-        if self.form in PAIR_FORMS:
-            return self.words * self.copies * PAIR_BYTES
-        return self.flags + (self.units * PAIR_BYTES if self.form == "flag" else 0)
+        """Bytes used."""
+        return self.size(self.form)
+
+    @property
+    def room(self) -> int:
+        """Bytes reserved."""
+        return max(self.size(form) for form in (self.form, *self.forms))
 
 
 class Edge(NamedTuple):
@@ -169,7 +180,7 @@ def _place(b: Plan, slots: tuple[tuple[str, ...], ...]) -> tuple[dict[str, int],
         end = round_up(end, ALIGN)
         for name in slot:
             at[name] = end
-        end += max(table[name].bytes for name in slot)
+        end += max(table[name].room for name in slot)
     return at, round_up(end, ALIGN)
 
 

@@ -7,7 +7,7 @@ emitted launches while they are traced, the emitted runner, and the proofs (``mo
 
 from __future__ import annotations
 
-from monoc.schedule.formula import of_self
+from monoc.schedule.formula import attributes, of_self
 from monoc.schedule.model import (
     TRUE,
     Field,
@@ -106,7 +106,11 @@ def _launch(schedule: Schedule, launch: Launch) -> list[str]:
     stages += ["    return out"]
     table = [f"def {launch.name}_regions(b: Plan) -> dict[str, Region]:"]
     table += [f'    """Launch {launch.name}: what its stages hand over, whether or not build b runs them."""']
-    table += ["    return {", *(line for region in regions for line in _region(region, launch)), "    }"]
+    table += [
+        "    return {",
+        *(line for region in regions for line in _region(region, launch, schedule.scratch_key)),
+        "    }",
+    ]
     upper = launch.name.upper()
     edges = [f"{upper}_EDGES: tuple[Edge, ...] = ("]
     edges += [
@@ -162,12 +166,16 @@ def _write(write: RegionWrite) -> str:
     )
 
 
-def _region(region: Region, launch: Launch) -> list[str]:
+def _region(region: Region, launch: Launch, scratch_key: tuple[str, ...]) -> list[str]:
     lines = [f"        {region.name!r}: Region("]
     lines += [f"            {region.space.value!r}, {region.scope.value!r},"]
     lines += [f"            form={_form(region.rules)},"]
     lines += [f"            words={region.words}, units={region.units}, copies={region.copies}, tag={launch.tag},"]
-    lines += [f"            lifetime=({region.lifetime.first!r}, {region.lifetime.last!r}),", "        ),"]
+    lines += [f"            lifetime=({region.lifetime.first!r}, {region.lifetime.last!r}),"]
+    if any(attributes(rule.when) - set(scratch_key) for rule in region.rules):
+        forms = dict.fromkeys(rule.form.value for rule in region.rules)
+        lines += [f"            forms={tuple(forms)!r},"]
+    lines += ["        ),"]
     comments = [f"        # {rule.form.value}: {rule.reason}" for rule in region.rules[1:] or region.rules]
     return [*comments, *lines]
 

@@ -33,6 +33,15 @@ class AccessTable:
     counted: bool = False
     part: int = 1
 
+    @property
+    def extremes(self) -> tuple[int, int]:
+        """The lowest and the highest unit (0, -1 for none)."""
+        some = self.count > 0
+        if not some.any():
+            return 0, -1
+        first, last = self.first[some], (self.first + (self.count - 1) * self.stride)[some]
+        return int(min(first.min(), last.min())), int(max(first.max(), last.max()))
+
     @cached_property
     def pairs(self) -> tuple[Ints, Ints]:
         """(task, unit) of every access, tasks ascending."""

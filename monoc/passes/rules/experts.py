@@ -75,7 +75,6 @@ def fuse_experts_up(f: Fuser, op: Operation) -> bool:
     if weight.interleave != 16:
         raise f.error(op, f"needs {weight.name} with gate and up interleaved by 16-row tiles (interleave: 16)")
     parts = sorted(activation.reads, key=lambda v: f.graph.views[v].offset != BuildInt(0))
-    real, stored = f.names.unpadded(f.graph.types[activation.writes[0]].shape[-1])
     ids, groups = f.operand(op, "ids"), _groups(f)
     assert weight.scale is not None
     params = ExpertUpParams(
@@ -87,8 +86,8 @@ def fuse_experts_up(f: Fuser, op: Operation) -> bool:
         scales=weight.scale.name,
         activation=f.slot(f"{weight.name}_activation", activation, order=(parts[0], parts[1])),
         hidden=f.dim(f.operand(op, "x"), -1),
-        inter=f.names.text(real),
-        padded=f.names.text(stored),
+        inter=f.dim(activation.writes[0], -1),
+        padded=f"({f.width_of(weight.stored[1].size, op)} // 2)",
         experts=f.width_of(weight.shape[0].size, op),
         topk=f.dim(ids, 1),
         groups=groups,
@@ -114,7 +113,6 @@ def fuse_experts_down(f: Fuser, op: Operation) -> bool:
     name, ids = f"{weight.name}_experts", f.operand(op, "ids")
     picked = next(v for v in total.reads if v != op.writes[0])
     shared = next((v for v in join.reads if v != total.writes[0]), "") if join is not None else ""
-    real, stored = f.names.unpadded(weight.shape[2].size or BuildInt(0))
     hidden = f.width_of(weight.shape[1].size, op)
     assert weight.scale is not None
     params = ExpertDownParams(
@@ -129,8 +127,8 @@ def fuse_experts_down(f: Fuser, op: Operation) -> bool:
         add=_add(name, total, expr.rounding),
         join=f.slot(f"{name}_join", join, order=(total.writes[0], shared)) if join else _join(name, total),
         hidden=hidden,
-        inter=f.names.text(real),
-        padded=f.names.text(stored),
+        inter=f.width_of(weight.shape[2].size, op),
+        padded=f.width_of(weight.stored[2].size, op),
         experts=f.width_of(weight.shape[0].size, op),
         topk=f.dim(ids, 1),
         shared=f.held(shared, "rows").region if shared else "",

@@ -91,8 +91,8 @@ def _carried(table: LaunchTable, stage: StageTable, read: AccessTable) -> Iterat
         yield (
             (own[0], stage.name),
             (
-                f"region {read.region!r} of stage {own[0]!r} has the form of an earlier launch's, and stage {stage.name!r} reads it "
-                "in the same launch"
+                f"region {read.region!r} of stage {own[0]!r} has the form of an earlier launch's, and stage "
+                f"{stage.name!r} reads it in the same launch"
             ),
         )
     from_before = [p for r, p, c in table.edges if (r, c) == (read.region, stage.name) and "." in p]
@@ -105,8 +105,8 @@ def _carried(table: LaunchTable, stage: StageTable, read: AccessTable) -> Iterat
             ),
         )
         return
-    _, unit = read.pairs
-    if ((unit < 0) | (unit >= table.carried[read.region].total)).any():
+    low, high = read.extremes
+    if low < 0 or high >= table.carried[read.region].total:
         yield (
             (from_before[0], stage.name),
             (
@@ -138,15 +138,12 @@ def _after(
         )
     if form not in ("pair", "flag", "barrier", "peer", "two_hop"):
         yield who, f"region {read.region!r} has form {form!r}, which hands nothing over inside a launch"
-    _, unit = read.pairs
-    outside = (unit < 0) | (unit >= write.total)
-    if outside.any():
+    low, high = read.extremes
+    if low < 0 or high >= write.total:
         yield (
             who,
-            (
-                f"stage {stage.name!r} waits for unit {unit[np.argmax(outside)]} of region {read.region!r}; its writer "
-                f"{writer.name!r} announces {write.total}"
-            ),
+            f"stage {stage.name!r} waits for unit {low if low < 0 else high} of region {read.region!r}; its writer "
+            f"{writer.name!r} announces {write.total}",
         )
 
 

@@ -23,6 +23,7 @@ from typing import Any
 
 from monoc.schedule.loader import PlanModule
 from monoc.schedule.proofs.failure import Failure
+from monoc.schedule.proofs.memo import ByFields
 from monoc.schedule.tables import LaunchTable
 
 __all__ = ["prove_epochs", "prove_halves", "prove_launch"]
@@ -131,9 +132,10 @@ def prove_halves(plan: PlanModule, tp: int, builds: list[Any]) -> list[Failure]:
     """No peer word of epoch e is a peer word of epoch e + 1, at any two step widths of ``builds`` (all of one
     tp)."""
     spans: dict[tuple[int, int], tuple[str, Any]] = {}
+    layout = ByFields(lambda b: (plan.regions(b), plan.peer(b)))
     for b in builds:
-        table = plan.regions(b)
-        for name, offset in plan.peer(b).items():
+        (table, offsets), new = layout(b)
+        for name, offset in offsets.items() if new else ():
             spans.setdefault((offset, offset + table[name].bytes), (name, b))
     half = plan.peer_half_bytes(tp)
     for e in (0, plan.EPOCHS - 1):

@@ -11,14 +11,15 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from monoc.schedule.loader import load_plan
+from monoc.schedule.loader import PlanModule, load_plan
 from monoc.schedule.proofs.acyclic import prove_acyclic
 from monoc.schedule.proofs.failure import Failure
 from monoc.schedule.proofs.handoffs import prove_handoffs
+from monoc.schedule.proofs.memo import ByFields
 from monoc.schedule.proofs.overtake import prove_epochs, prove_halves, prove_launch
 from monoc.schedule.proofs.resources import prove_grid, prove_lds
 from monoc.schedule.proofs.tags import prove_scratch_kinds, prove_tags_live
-from monoc.schedule.tables import tabulate
+from monoc.schedule.tables import LaunchTable, tabulate
 from monoc.target import Target
 
 __all__ = ["ProofResult", "prove", "prove_cached"]
@@ -43,34 +44,51 @@ def prove(text: str, target: Target, progress: Progress | None = None) -> ProofR
     plan = load_plan(text)
     found = [*prove_grid(plan, target), *prove_epochs(plan), *prove_tags_live(plan)]
     builds = [replace(b, barriers=barriers) for b in plan.builds() for barriers in (False, True)]
-    seen: set[tuple[str, str]] = set()
+    seen: set[str] = set()
     deadlocked: set[str] = set()  # launches with a cycle: one is enough, and finding it is slow
+    runs = {name: ByFields(_launch_facts(plan, name)) for name in plan.LAUNCHES}
     for k, b in enumerate(builds):
         if progress is not None:
             progress(k, len(builds))
-        offsets = {**plan.scratch(b), **plan.peer(b)}
-        place = repr(offsets)
-        for name, launch in plan.LAUNCHES.items():
-            if not launch.runs(b):
+        for name in plan.LAUNCHES:
+            facts, new = runs[name](b)
+            if facts is None or not new or facts.key in seen:
                 continue
-            table = tabulate(plan, b, name)
-            key = (table.key, place)
-            if key in seen:
-                continue
-            seen.add(key)
+            seen.add(facts.key)
             build = _describe(b)
             if name not in deadlocked:
-                cycles = prove_acyclic(table, build)
+                cycles = prove_acyclic(facts.table, build)
                 deadlocked |= {f.launch for f in cycles}
                 found += cycles
-            found += prove_handoffs(table, build)
-            found += prove_launch(plan, table, offsets, build)
+            found += prove_handoffs(facts.table, build)
+            found += prove_launch(plan, facts.table, facts.offsets, build)
             found += prove_lds(plan, b, name, target, build)
     for group in _groups(builds, plan.SCRATCH_KEY).values():
         found += prove_scratch_kinds(plan, group, _describe)
     for (tp,), group in _groups(builds, ("tp",)).items():
         found += prove_halves(plan, tp, group)
     return ProofResult(len(builds), len(seen), _first_of_each(found))
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """A launch of a build in numbers; equal ``key``: equal facts."""
+
+    table: LaunchTable
+    offsets: dict[str, int]
+    key: str
+
+
+def _launch_facts(plan: PlanModule, name: str) -> Callable[[Any], _Facts | None]:
+    def facts(b: Any) -> _Facts | None:
+        if not plan.LAUNCHES[name].runs(b):
+            return None
+        table = tabulate(plan, b, name)
+        offsets = {k: v for k, v in {**plan.scratch(b), **plan.peer(b)}.items() if k.startswith(f"{name}.")}
+        lds = [stage.lds for stage in plan.LAUNCHES[name].stages(b).values()]
+        return _Facts(table, offsets, table.key + repr((offsets, lds)))
+
+    return facts
 
 
 def prove_cached(text: str, target: Target, progress: Progress | None = None) -> ProofResult:

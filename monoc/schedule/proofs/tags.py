@@ -14,6 +14,7 @@ from typing import Any
 
 from monoc.schedule.loader import PlanModule
 from monoc.schedule.proofs.failure import Failure
+from monoc.schedule.proofs.memo import ByFields
 
 __all__ = ["prove_scratch_kinds", "prove_tags_live"]
 
@@ -55,9 +56,12 @@ class _Span:
 def prove_scratch_kinds(plan: PlanModule, builds: Iterable[Any], describe: Any) -> list[Failure]:
     """``builds`` share one scratch buffer and one peer buffer. ``describe(b)`` names a build."""
     spans: dict[tuple[Any, ...], _Span] = {}
+    layout = ByFields(lambda b: (plan.regions(b), plan.scratch(b), plan.peer(b)))
     for b in builds:
-        table = plan.regions(b)
-        for space, offsets in (("scratch", plan.scratch(b)), ("peer", plan.peer(b))):
+        (table, scratch, peer), new = layout(b)
+        if not new:
+            continue
+        for space, offsets in (("scratch", scratch), ("peer", peer)):
             for name, offset in offsets.items():
                 for low, high, tagged, part in _kinds(table[name], offset):
                     span = _Span(low, high, tagged, name.partition(".")[0], name + part, describe(b))
