@@ -16,7 +16,7 @@ from monoc.expr.ir import DType
 from monoc.passes.names import PlanNames
 from monoc.schedule.model import Schedule
 from monoc.schedule.parameters import launch_parameters
-from monoc.spec.buildexpr import BuildExpr
+from monoc.spec.buildexpr import BuildExpr, BuildInt
 from monoc.spec.program import Entry, Extent, HostCall, Layout, Program, TensorDecl, WeightClass, WeightField
 
 __all__ = ["RunnerError", "emit_runner"]
@@ -61,6 +61,16 @@ class _Class:
     fields: tuple[_Field, ...]
     wants: tuple[_Want, ...]
     root: bool
+    options: tuple[_Option, ...]  # the runner options its tensors' shapes depend on
+
+
+@dataclass(frozen=True)
+class _Option:
+    """A constructor keyword: ``sets`` the build parameter, by default as in the first variant."""
+
+    name: str
+    sets: str
+    default: int
 
 
 @dataclass(frozen=True)
@@ -89,6 +99,7 @@ class _Method:
     outputs: tuple[tuple[str, str, str], ...]  # name, dtype, shape
     calls: tuple[_Call, ...]
     known: tuple[tuple[str, str], ...]  # build parameter, its expression
+    own: tuple[str, ...]  # those of them the runner's options fix
     flags: tuple[tuple[str, str], ...]  # keyword, default
     hosts: tuple[HostCall, ...]
     launches: tuple[str, ...]
@@ -128,16 +139,24 @@ class _Runner:
             text = self.names.text(e.size)
             return f"({text}, None)" if e.at_least else text
 
-        return f"({''.join(one(e) + ', ' for e in extents)})"
+        return _tuple([one(e) for e in extents])
 
-    def _weight_axes(self, name: str) -> tuple[str, str]:
+    def _weight(self, name: str) -> tuple[str, tuple[Extent, ...]]:
         """dtype and axes of a weight or of a weight's scale tensor."""
         for t in self.program.tensors:
             if t.name == name:
-                return _TORCH[t.dtype], self._axes(t.host_shape)
+                return _TORCH[t.dtype], t.host_shape
             if t.scale is not None and t.scale.name == name:
-                return "torch.uint8", self._axes(tuple(Extent(s) for s in t.scale.shape))
+                return "torch.uint8", tuple(Extent(s) for s in t.scale.shape)
         raise RunnerError(f"weight class field {name} names no weight")
+
+    def _weight_axes(self, name: str) -> tuple[str, str]:
+        dtype, extents = self._weight(name)
+        return dtype, self._axes(extents)
+
+    def _weight_comment(self, name: str) -> str:
+        dtype, extents = self._weight(name)
+        return _comment(dtype, extents)
 
     def _annotation(self, f: WeightField) -> _Field:
         match f.kind:
@@ -145,14 +164,19 @@ class _Runner:
                 return _Field(f.name, f"{f.refers} | None" if f.optional else f.refers, "")
             case "int" | "param":
                 return _Field(f.name, "int", f"build parameter {f.refers}" if f.kind == "param" else "")
-        dtype, axes = self._weight_axes(f.refers)
-        return _Field(f.name, "torch.Tensor", f"{_bracket(axes)} {dtype.removeprefix('torch.')}")
+        return _Field(f.name, "torch.Tensor", self._weight_comment(f.refers))
 
     def _class(self, c: WeightClass, root: bool) -> _Class:
         wants = tuple(
             _Want(f.name, *self._weight_axes(f.refers), "None", "") for f in c.fields if f.kind in ("tensor", "scale")
         )
-        return _Class(c.name, tuple(self._annotation(f) for f in c.fields), wants, root)
+        options = tuple(o for o in self.options if any(f"b.{o.sets}" in w.axes for w in wants)) if root else ()
+        return _Class(c.name, tuple(self._annotation(f) for f in c.fields), wants, root, options)
+
+    @cached_property
+    def options(self) -> tuple[_Option, ...]:
+        first = dict(self.program.space.variants[0].values)
+        return tuple(_Option(o.name, o.sets, first[o.sets][0]) for o in self.program.runner.options)
 
     @cached_property
     def paths(self) -> Mapping[str, str]:
@@ -181,7 +205,7 @@ class _Runner:
 
     def _shape(self, value: str, tokens: str) -> str:
         dims = [self.names.text(d) for d in self.program.type_of[value].shape]
-        return f"({''.join((tokens if d == 'b.tokens' else d) + ', ' for d in dims)})"
+        return _tuple([tokens if d == "b.tokens" else d for d in dims])
 
     def buffers(self) -> list[tuple[str, str, str]]:
         """(attribute, dtype, shape at the widest step) of each carried value."""
@@ -213,7 +237,7 @@ class _Runner:
 
     def _parameter(self, t: TensorDecl) -> _Parameter:
         absent = f"self._absent[{_TORCH[t.dtype]}, {len(t.host_shape)}]"
-        comment = f"{_bracket(self._axes(t.host_shape))} {_TORCH[t.dtype].removeprefix('torch.')}"
+        comment = _comment(_TORCH[t.dtype], t.host_shape)
         return _Parameter(t.name, comment, bool(self.guard(t.guard)), absent)
 
     def _want(self, t: TensorDecl) -> _Want:
@@ -224,12 +248,14 @@ class _Runner:
             strides = f"(None, {self.names.text(width)}, 1)"
         elif any(e.size is None or e.at_least for e in t.host_shape):
             sizes = [e.size for e in t.host_shape]
-            strides = f"({''.join(self._stride(sizes, i) + ', ' for i in range(len(sizes)))})"
+            strides = _tuple([self._stride(sizes, i) for i in range(len(sizes))])
         return _Want(t.name, _TORCH[t.dtype], self._axes(t.host_shape), strides, self.guard(t.guard))
 
     def _stride(self, sizes: list[BuildExpr | None], axis: int) -> str:
         """The stride a table's axis must have; None where the launches take it as an argument."""
         inner = sizes[axis + 1 :]
+        if sizes[axis] == BuildInt(1):
+            return "None"  # one entry: no stride is ever taken
         if any(s is None for s in inner):
             return "None"
         return " * ".join(self.names.text(s) for s in inner if s is not None) or "1"
@@ -298,6 +324,7 @@ class _Runner:
             outputs=outputs,
             calls=tuple(calls),
             known=known,
+            own=tuple(n for n, e in known if e.startswith("self.") and " if " not in e),
             flags=flags,
             hosts=entry.host_calls,
             launches=tuple(la.name for la in entry.launches),
@@ -311,6 +338,7 @@ class _Runner:
         return {
             "program": program,
             "runner": runner,
+            "options": self.options,
             "classes": [self._class(c, c is runner.weights[-1]) for c in runner.weights],
             "nested": tuple(f.name for f in runner.weights[-1].fields if f.kind == "class"),
             "methods": methods,
@@ -322,10 +350,19 @@ class _Runner:
         }
 
 
-def _bracket(axes: str) -> str:
-    """Axes as a comment shows them."""
-    parts = [p.strip() for p in axes.strip("()").rstrip(", ").split(",")]
-    return "[" + ", ".join(p for p in parts if p) + "]"
+def _tuple(items: list[str]) -> str:
+    return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
+
+
+def _comment(dtype: str, extents: tuple[Extent, ...]) -> str:
+    """A tensor as a comment shows it: ``[>= tokens, 1, window] int32``, in the spec's names."""
+
+    def one(e: Extent) -> str:
+        if e.size is None:
+            return "any"
+        return f">= {e.size}" if e.at_least else str(e.size)
+
+    return f"[{', '.join(map(one, extents))}] {dtype.removeprefix('torch.')}"
 
 
 def emit_runner(program: Program, schedule: Schedule) -> str:
