@@ -109,6 +109,6 @@ class LatentNormParams:
         return StageShape(
             tasks=formula(self.tokens),
             lds=(LdsMember("sums", "f32", formula(units)),),
-            reads=(RegionRead(self.partials, Units(ZERO, formula(self.partial_units))),),
+            reads=(RegionRead(self.partials, Units(ZERO, formula(self.partial_units)), part=formula(self.tokens)),),
             writes=tuple(mx_write(o, self.tokens, self.latent.columns) for o in self.mx),
         )

@@ -109,7 +109,7 @@ class RowNormParams:
 
     def describe(self) -> StageShape:
         unit = Units(formula("i", task=True))
-        reads = [RegionRead(self.row, Units(ZERO, formula(self.row_units)))]
+        reads = [RegionRead(self.row, Units(ZERO, formula(self.row_units)), part=formula(self.tokens))]
         if self.gates:
             reads.append(RegionRead(self.gates, unit))
         writes = [mx_write(o, self.tokens, self.hidden) for o in self.mx]

@@ -8,7 +8,7 @@ from typing import Literal
 from monoc.expr.ir import Access, ReduceOp
 from monoc.expr.slot import Slot
 from monoc.schedule.formula import formula
-from monoc.schedule.model import LdsMember, RegionRead, RegionWrite, StageShape, Units
+from monoc.schedule.model import ZERO, LdsMember, RegionRead, RegionWrite, StageShape, Units
 from monoc.skeletons.base import TensorArg
 from monoc.skeletons.inputs import SlotOperandError, index_text
 from monoc.skeletons.row_slice import partial_words
@@ -166,7 +166,7 @@ class TokenProgramParams:
         return StageShape(
             tasks=formula(self.tokens),
             lds=(LdsMember("sums", "f32", formula(f"THREADS // 64 * {self.part}")),),
-            reads=(RegionRead(self.partials, Units(formula("0"), formula(self.slices))),),
+            reads=(RegionRead(self.partials, Units(ZERO, formula(self.slices)), part=formula(self.tokens)),),
             writes=tuple(
                 RegionWrite(
                     o.region,

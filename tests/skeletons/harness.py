@@ -24,6 +24,7 @@ import numpy as np
 import monoc.device
 from monoc.build.isa import IsaResult, compile_isa
 from monoc.schedule.model import Form, RegionWrite, StageShape
+from monoc.sim.handoff import Kind, Manifest, Region, Scope
 from monoc.sim.observe import Report
 from monoc.sim.simulator import Launch, Simulator
 from monoc.skeletons.base import render_stage
@@ -308,6 +309,7 @@ class Bench:
         *,
         seed: int = 0,
         threads: int | None = None,
+        chunks: Mapping[str, int] | None = None,
     ) -> Outcome:
         """The launch on the simulator: one mapping of kernel arguments (arrays, written in place, or ints) a rank.
 
@@ -330,6 +332,8 @@ class Bench:
                     simulator.register(rank, value, name=name)
             for name, words in given[rank].items():
                 self._hand_off(self.places[name], words, scratch[rank], peers[rank])
+        if chunks is not None:
+            simulator.set_manifest(self._manifest(chunks, scratch, peers))
         reports = []
         for result in self.compile():
             program = simulator.load(result.text)
@@ -340,6 +344,23 @@ class Bench:
                 launches[rank] = Launch(program, values, grid=(self.grid, 1, 1))
             reports.append(simulator.launch(launches))
         return Outcome(self.places, scratch, peers, tuple(reports))
+
+    def _manifest(
+        self, chunks: Mapping[str, int], scratch: Sequence[np.ndarray], peers: Sequence[np.ndarray]
+    ) -> Manifest:
+        regions = []
+        for rank, (own, peer) in enumerate(zip(scratch, peers, strict=True)):
+            for name, place in self.places.items():
+                base = (peer if place.form is Form.PEER else own).ctypes.data
+                at, size = base + place.offset, 4 * place.words
+                if place.form is Form.FLAG:
+                    flags, unit = f"{name} flags", 4 * chunks[name]
+                    regions.append(Region(flags, base + place.flags, 8 * place.units, Kind.FLAG, rank=rank))
+                    regions.append(Region(name, at, size, Kind.PLAIN, rank=rank, flag=flags, unit_bytes=unit))
+                elif place.form is not Form.BARRIER:
+                    scope = Scope.SYSTEM if place.form is Form.PEER else Scope.DEVICE
+                    regions.append(Region(name, at, 2 * size, Kind.TAG, scope, rank))
+        return Manifest(tuple(regions))
 
     def _hand_off(self, place: _Place, words: np.ndarray, scratch: np.ndarray, peers: np.ndarray) -> None:
         memory = peers if place.form is Form.PEER else scratch
