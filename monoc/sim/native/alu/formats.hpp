@@ -78,6 +78,9 @@ template <int E, int M, int bias, u32 top, u32 inf, u32 nan>
 struct Tiny {
   static constexpr u32 sign_bit = 1u << (E + M);
   static constexpr u32 largest = top;
+  static constexpr int mantissa = M;
+  static constexpr int exponent_bias = bias;
+  static constexpr short infinity = inf == nan ? -1 : static_cast<short>(inf);  // -1: the format has none
 
   [[gnu::always_inline]] static constexpr f32 decode(u32 code) {
     const u32 sign = (code & sign_bit) << (31 - E - M);

@@ -36,22 +36,19 @@ void expand(f32* out, const Lanes* in) {
       const u32* w = in[r].v + g * size;
       const int e = r * per;
       const int k = width == 4 ? 32 * g + e : e < 16 ? 16 * g + e : K / 2 + 16 * g + e - 16;
-#if defined(__AVX512BW__)
-      for (int i = 0; i < size; i += 16) {
-        const __m512i words = _mm512_load_si512(w + i);
+#if defined(MONOC_ALU_BYTE_TABLE)
+      for (int i = 0; i < size; i += kWords) {
+        const Words words = load_words(w + i);
         f32* row = out + k * size + i;
         if constexpr (width == 8) {
-          const __m512i even = bf16_of_bytes<Format>(words), odd = bf16_of_bytes<Format>(_mm512_srli_epi16(words, 8));
-          _mm512_store_si512(row, f32_of_low(even));
-          _mm512_store_si512(row + size, f32_of_low(odd));
-          _mm512_store_si512(row + 2 * size, f32_of_high(even));
-          _mm512_store_si512(row + 3 * size, f32_of_high(odd));
+          const Words even = bf16_of_bytes<Format>(words), odd = bf16_of_bytes<Format>(odd_bytes(words));
+          store_words(row, f32_of_low(even));
+          store_words(row + size, f32_of_low(odd));
+          store_words(row + 2 * size, f32_of_high(even));
+          store_words(row + 3 * size, f32_of_high(odd));
         } else {
-          const __m512 table = _mm512_setr_ps(0, .5f, 1, 1.5f, 2, 3, 4, 6, -0.f, -.5f, -1, -1.5f, -2, -3, -4, -6);
 #pragma GCC unroll 8
-          for (int j = 0; j < 8; ++j) {
-            _mm512_store_ps(row + j * size, _mm512_permutexvar_ps(_mm512_srli_epi32(words, static_cast<u32>(4 * j)), table));
-          }
+          for (int j = 0; j < 8; ++j) store_words(row + j * size, f32_of_nibble(words, j));
         }
       }
       continue;

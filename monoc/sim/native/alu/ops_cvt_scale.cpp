@@ -72,15 +72,13 @@ template <class Narrow, int bits_each, class Wide>
   u32 *lo = d[0].v, *hi = d[Wide::width - 1].v;
   const bool saturate = ctx.mode & kModeFp16Ovfl;
   const u32 from = bits_each == 8 ? 16 * (ctx.mods->op_sel & 1u) : 8 * (ctx.mods->op_sel & 3u);
-#if defined(__AVX512BW__)
+#if defined(MONOC_ALU_BYTE_TABLE)
   alignas(64) u32 decoded[2][64];
   if constexpr (bits_each == 8) {
-    for (int i = 0; i < 64; i += 16) {
-      const __m512i w = _mm512_srli_epi32(_mm512_load_si512(a + i), from);
-      const __m512i second = _mm512_slli_epi32(w, 8);
-      const __m512i both = bf16_of_bytes<Narrow>(_mm512_mask_blend_epi16(0xaaaaaaaau, w, second));
-      _mm512_store_si512(decoded[0] + i, f32_of_low(both));
-      _mm512_store_si512(decoded[1] + i, f32_of_high(both));
+    for (int i = 0; i < 64; i += kWords) {
+      const Words both = bf16_of_bytes<Narrow>(low_bytes(right(load_words(a + i), from)));
+      store_words(decoded[0] + i, f32_of_low(both));
+      store_words(decoded[1] + i, f32_of_high(both));
     }
   }
   constexpr bool by_table = bits_each == 8;
