@@ -15,7 +15,7 @@ from monoc.spec.yamltree import YamlList, YamlMap, YamlNode, YamlText
 __all__ = ["Samples", "read_build", "read_dims"]
 
 _MAX_RANGE = 4096
-_MAX_BUILDS = 1 << 16
+_MAX_BUILDS = 1 << 14
 
 
 def read_build(node: YamlMap, reader: Reader, names: Names) -> BuildSpace:
@@ -32,6 +32,16 @@ def read_build(node: YamlMap, reader: Reader, names: Names) -> BuildSpace:
         got = _values(value, reader, f"build parameter `{key.text}`") or ((1,), False)  # stands in, reported
         if name and names.declare(name, NameKind.PARAM, key.span, boolean=got[1]):
             params.append(BuildParam(name, got[0], got[1], key.span))
+    for needed in ("tokens", "tp"):
+        found = next((p for p in params if p.name == needed), None)
+        if found is None and needed not in names.table:
+            reader.diagnostics.error(Code.MISSING_KEY, f"`build` lacks `{needed}`", node.span, f"add `{needed}: ...`")
+            names.faulty.add(needed)
+        elif found is not None and (found.boolean or found.values[0] < 1) and found.span is not None:
+            reader.diagnostics.error(
+                Code.BUILD_RANGE, f"`{needed}` can be {found.values[0]}", found.span, "give integers from 1 on"
+            )
+            names.faulty.add(needed)
     section = node.get("variants")
     if section is not None and (table := reader.kind(section, YamlMap, "`variants`")) is not None:
         variants = _variants(table, reader, names)

@@ -33,6 +33,13 @@ def resolve_entries(
     return _Entries(text, names, samples, tensors, faulty, diagnostics).run()
 
 
+# Modules of a generated package, and methods of its runner
+_TAKEN = {
+    "launch": frozenset({"device", "plan", "runner"}),
+    "entry": frozenset({"check", "close", "kernels", "scratch", "supports", "warmup"}),
+}
+
+
 class _Entries:
     def __init__(
         self,
@@ -99,6 +106,13 @@ class _Entries:
 
     def _take(self, name: Ident, what: str) -> None:
         self._valid(name)
+        if name.name in _TAKEN[what]:
+            self.diagnostics.error(
+                Code.BAD_NAME,
+                f"`{name.name}` cannot name {'an' if what == 'entry' else 'a'} {what}",
+                name.span,
+                f"the generated package has a `{name.name}` of its own",
+            )
         if (what, name.name) in self.taken:
             self.diagnostics.error(
                 Code.DUPLICATE_NAME, f"two {what} blocks are named `{name.name}`", name.span, "rename one of them",

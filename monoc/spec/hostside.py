@@ -25,6 +25,8 @@ _ARCHES = ("gfx950",)
 _FORMS = ("pair", "flag", "barrier")
 _TEXT = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 .,:;()+-*/=<>_%[]")
 _WAVE = 64
+# What the passes can be told: 32-column groups of an expert up task
+_KNOBS = ("expert_groups",)
 
 
 def read_target(node: YamlMap, reader: Reader) -> Target | None:
@@ -206,7 +208,7 @@ def read_schedule(node: YamlMap, reader: Reader, names: Names) -> Schedule:
     knobs: list[tuple[str, BuildExpr]] = []
     table = f.map("knobs")
     for key, value_ in table.items if table is not None else ():
-        name = reader.name(key, "a knob")
+        name = reader.choice(key, _KNOBS, "knob")
         text = reader.kind(value_, YamlText, f"knob `{key.text}`")
         ast = None if text is None else reader.expression("dim_value", text)
         expr = None if ast is None else names.build_expr(ast, f"knob `{key.text}`")

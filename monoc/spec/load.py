@@ -16,7 +16,7 @@ from monoc.spec.entries import resolve_entries
 from monoc.spec.fields import Fields, Reader
 from monoc.spec.hostside import read_runner, read_schedule, read_target
 from monoc.spec.names import NameKind, Names
-from monoc.spec.program import BuildSpace, Program, Role, Schedule
+from monoc.spec.program import BuildSpace, Program, Role, Runner, Schedule
 from monoc.spec.tensors import TensorSection
 from monoc.spec.yamltree import YamlMap, YamlNode, YamlText, parse_yaml
 
@@ -79,7 +79,9 @@ class _Loader:
         runner = None if node is None else read_runner(node, self.reader, self.names, tensors)
         node = f.map("schedule")
         schedule = Schedule() if node is None else read_schedule(node, self.reader, self.names)
-        self._overrides(schedule, {t for t, _ in types}, {s.name for e in entries for s in e.launches})
+        values = {t for t, _ in types}
+        self._overrides(schedule, values, {s.name for e in entries for s in e.launches})
+        self._aliases(runner, values)
         self._unused(space)
         if name is None or target is None or runner is None or self.diagnostics.errors:
             return None
@@ -171,6 +173,15 @@ class _Loader:
                 self.names.unknown(o.launch, span, "launch", launches)
             elif o.value not in values:
                 self.names.unknown(o.value, span, "value", values)
+
+    def _aliases(self, runner: Runner | None, values: set[str]) -> None:
+        section = self.fields.map("runner")
+        table = None if section is None else section.get("aliases")
+        if runner is None or not isinstance(table, YamlMap):
+            return
+        for key, _ in table.items:
+            if key.text not in values:
+                self.names.unknown(key.text, key.span, "value", values)
 
     def _unused(self, space: BuildSpace) -> None:
         """Reported only when all else is well: names in faulty statements were never looked up."""

@@ -47,17 +47,19 @@ class Declared:
 class Names:
     diagnostics: Diagnostics
     table: dict[str, Declared] = field(default_factory=dict)
+    folded: dict[str, str] = field(default_factory=dict)  # upper case -> the name
     faulty: set[str] = field(default_factory=set)  # names whose declaration is wrong (reported): uses are not checked
 
     def declare(
         self, name: str, kind: NameKind, span: Span, value: Fraction | None = None, boolean: bool = False
     ) -> bool:
         """Enter ``name``; False (reported) if it is taken."""
-        old = self.table.get(name)
+        taken = self.folded.setdefault(name.upper(), name)  # dimensions are upper case in generated code
+        old = self.table.get(taken)
         if old is not None:
             self.diagnostics.error(
                 Code.DUPLICATE_NAME,
-                f"{kind} `{name}`: the name is already a {old.kind}'s",
+                f"{kind} `{name}`: the name {f'`{taken}` ' if taken != name else ''}is already a {old.kind}'s",
                 span,
                 "rename one of them",
                 Note(f"the {old.kind} is declared", old.span),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import TypeVar
 
 from monoc.diagnostics import Code, Diagnostics, Note, quoted, suggestion
 from monoc.expr.ir import Access, DType, Expr, Reduce, Round, Span
@@ -44,6 +45,9 @@ from monoc.spec.syntax import name_problem
 __all__ = ["Resolver"]
 
 _AXES = {1: ("t",), 2: ("t", "c"), 3: ("t", "j", "c")}  # index variables of a tensor expression, by rank
+
+
+_S = TypeVar("_S", IndexStatement, AssignStatement)
 
 
 @dataclass
@@ -86,7 +90,7 @@ class Resolver:
                         Code.SYNTAX, "`return` outside a definition", node.span, "entries name their outputs after `->`"
                     )
 
-    def _alternatives(self, node, scope, resolve) -> None:  # type: ignore[no-untyped-def]
+    def _alternatives(self, node: _S, scope: Scope, resolve: Callable[[_S, Node, Scope, BuildExpr], None]) -> None:
         """``x = a when g else b`` is two statements under ``g`` and ``not g``."""
         guard = scope.guard
         if node.guard is not None:
