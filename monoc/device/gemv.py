@@ -106,10 +106,11 @@ class _Base(Frozen):
 class MxGemv(Frozen):
     """How a task contracts ``window`` values of K for ``tiles`` row tiles on ``waves`` waves in ``groups`` groups.
 
-    ``half``: 0: tile t is 16 consecutive rows; else tile t is rows 8 t .. + 8 and the same rows ``half`` further on
-    (a gate and its up rows in one tile).
+    ``rows``: the weight's; a task's tiles past them load and give nothing. ``half``: 0: tile t is 16 consecutive
+    rows; else tile t is rows 8 t .. + 8 and the same rows ``half`` further on (a gate and its up rows in one tile).
     """
 
+    rows: int
     window: int
     tiles: int
     groups: int
@@ -143,6 +144,31 @@ class MxGemv(Frozen):
     def _ragged(self, turn: int) -> bool:
         return STEP * self.own_waves * (turn + 1) > self.window
 
+    @property
+    def outputs(self) -> int:
+        """Outputs a token."""
+        return self.half or self.rows
+
+    @property
+    def task_outputs(self) -> int:
+        """Outputs a task."""
+        return self.tiles * (TILE // 2 if self.half else TILE)
+
+    def takes(self, tid: Any, count: int, first: Any) -> Any:
+        """Whether thread ``tid`` has results: four outputs each, of ``count`` rows, from output ``first``."""
+        quads = self.task_outputs // 4
+        mine = tid < count * quads
+        if self.outputs % self.task_outputs:
+            mine = mine & (first + divide(tid, quads)[1] * 4 < self.outputs)
+        return mine
+
+    def _wanted(self, first: Any, tile: Any, wanted: Any) -> Any:
+        """Whether row tile ``tile`` of a task is to be loaded, None for always."""
+        if self.outputs % self.task_outputs == 0:
+            return wanted
+        inside = first + tile * (self.task_outputs // self.tiles) < self.outputs
+        return inside if wanted is None else inside & wanted
+
     def _row(self, first: Any, tile: Any, lane: Any) -> Any:
         if self.half:
             return first + tile * (TILE // 2) + (lane & 7) + ((lane >> 3) & 1) * self.half
@@ -156,19 +182,22 @@ class MxGemv(Frozen):
         """
         lane, j = cta.lane, cta.lane >> 4
         group, part = self._place(cta)
-        rows = [self._row(first, group * self.own_tiles + t, lane) for t in range(self.own_tiles)]
+        tiles = [group * self.own_tiles + t for t in range(self.own_tiles)]
+        rows = [self._row(first, tile, lane) for tile in tiles]
+        wants = [self._wanted(first, tile, wanted) for tile in tiles]
         values = [weight.lane(row, j) for row in rows]
         codes = [(row >> 5) * (weight.k // MX_GROUP) + j for row in rows]
         out: list[MxOperand] = []
         for turn in range(self.rounds):
             step = part + self.own_waves * turn
             live = self._live(step, j) if self._ragged(turn) else None
-            value_base = _Base(weight.values + fx.Int64(weight.along(k0 + step * STEP)), live, wanted)
-            code_base = _Base(weight.codes + fx.Int64(k0 // MX_GROUP + step * (STEP // MX_GROUP)), live, wanted)
+            value_base = weight.values + fx.Int64(weight.along(k0 + step * STEP))
+            code_base = weight.codes + fx.Int64(k0 // MX_GROUP + step * (STEP // MX_GROUP))
             for t in range(self.own_tiles):
-                low, high = (value_base.words(values[t], half * weight.along(64), half) for half in (0, 1))
+                source = _Base(value_base, live, wants[t])
+                low, high = (source.words(values[t], half * weight.along(64), half) for half in (0, 1))
                 shared = t % 2 and self.own_tiles % 2 == 0  # both tiles lie in one block of 32 rows
-                code = out[-1].code if shared else code_base.code(codes[t])
+                code = out[-1].code if shared else _Base(code_base, live, wants[t]).code(codes[t])
                 out.append(MxOperand([half[e] for half in (low, high) for e in range(4)], code))
         return out
 

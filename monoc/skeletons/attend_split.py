@@ -92,7 +92,7 @@ class AttendSplitParams:
         return (self.score,)
 
     def arguments(self) -> tuple[TensorArg, ...]:
-        return (*self.window.arguments(), *self.compressed.arguments())
+        return tuple(dict.fromkeys((*self.window.arguments(), *self.compressed.arguments())))
 
     def describe(self) -> StageShape:
         heads, head, chunk = f"({self.heads})", f"({self.head})", f"({self.chunk})"

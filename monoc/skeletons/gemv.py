@@ -100,10 +100,12 @@ class GemvParams:
 
     ``weight`` e4m3 [rows, k], ``scale`` E8M0 [rows / 32, k / 32] (u8); ``shuffled``: (16, 16)-shuffled bytes;
     ``pitch``: bytes from a row to the next ("" for k: no padding). ``k`` and its windows (k / parts) are multiples of
-    32; rows of 16 * tiles. ``activation`` (inputs gate, up): ``weight`` holds rows / 2 gate rows, then as many up
-    rows; both sums are rounded to bf16 and outputs are its rounded results, rows / 2 of them, 8 a tile.
-    ``wave_groups``: groups the waves split into over the tiles (divides ``tiles`` and the waves). ``rows_ahead``:
-    whether a token tile's rows are requested before the previous tile's MFMAs (a formula; costs their registers).
+    32; ``rows`` of 32. ``activation`` (inputs gate, up): ``weight`` holds rows / 2 gate rows, then as many up rows;
+    both sums are rounded to bf16 and outputs are its rounded results, rows / 2 of them, 8 a tile. ``tiles`` a task,
+    the last one possibly with fewer, and ``wave_groups``, groups the waves split into over the tiles (divides
+    ``tiles`` and the waves): numbers or formulas; an :class:`MxOut` needs tasks of a multiple of 32 outputs.
+    ``rows_ahead``: whether a token tile's rows are requested before the previous tile's MFMAs (a formula; costs their
+    registers).
     """
 
     stage: str
@@ -113,8 +115,8 @@ class GemvParams:
     k: str
     source: Source
     epilogue: Partials | Rows | MxOut | Push
-    tiles: int = 1
-    wave_groups: int = 1
+    tiles: int | str = 1
+    wave_groups: int | str = 1
     parts: int = 1
     shuffled: bool = False
     pitch: str = ""
@@ -131,9 +133,10 @@ class GemvParams:
         return f"({self.rows}) // 2" if self.activation else self.rows
 
     @property
-    def task_outputs(self) -> int:
+    def task_outputs(self) -> int | str:
         """Outputs a task."""
-        return (8 if self.activation else 16) * self.tiles
+        each = 8 if self.activation else 16
+        return each * self.tiles if isinstance(self.tiles, int) else f"({each} * ({self.tiles}))"
 
     @property
     def row_tasks(self) -> str:
@@ -172,13 +175,13 @@ class GemvParams:
         if isinstance(self.epilogue, Push) and self.epilogue.addend:
             reads.append(RegionRead(self.epilogue.addend, self.epilogue.addend_units))
         sets = f"min(2, cdiv({self.tokens}, {self.tile_tokens}))"
-        sums = formula(f"{sets} * ({self.threads}) * {4 * self.tiles // self.wave_groups}")
+        sums = formula(f"{sets} * ({self.threads}) * (4 * ({self.tiles}) // ({self.wave_groups}))")
         return StageShape(
             tasks=tasks,
             lds=(LdsMember("sums", "f32", sums),),
             reads=tuple(reads),
             writes=(self._write(tasks),),
-            weight_bytes=formula(f"{16 * self.tiles} * ({self.window})"),
+            weight_bytes=formula(f"16 * ({self.tiles}) * ({self.window})"),
         )
 
     def _write(self, tasks: Formula) -> RegionWrite:
@@ -205,14 +208,12 @@ class GemvParams:
         return RegionWrite(out.region, words=formula(words), units=tasks, task_units=unit, default=default)
 
     def _check(self) -> None:
-        if self.tiles % self.wave_groups:
-            raise ValueError(
-                f"stage {self.stage}: {self.tiles} row tiles do not split over {self.wave_groups} wave groups"
-            )
-        if isinstance(self.epilogue, MxOut) and self.task_outputs % 32:
-            raise ValueError(
-                f"stage {self.stage}: {self.task_outputs} outputs a task do not fill groups of 32; take more tiles"
-            )
+        tiles, groups = self.tiles, self.wave_groups
+        if isinstance(tiles, int) and isinstance(groups, int) and tiles % groups:
+            raise ValueError(f"stage {self.stage}: {tiles} row tiles do not split over {groups} wave groups")
+        outputs = self.task_outputs
+        if isinstance(self.epilogue, MxOut) and isinstance(outputs, int) and outputs % 32:
+            raise ValueError(f"stage {self.stage}: {outputs} outputs a task do not fill groups of 32; take more tiles")
         if isinstance(self.epilogue, Partials) and self.activation:
             raise ValueError(f"stage {self.stage}: an activation needs whole sums, not partials")
         if self.parts > 1 and not isinstance(self.epilogue, Partials):

@@ -129,6 +129,18 @@ def test_ragged_windows_and_wave_groups(tmp_path: Path, tiles: int, groups: int,
     assert np.array_equal(bf16_rows(out, "y", (3, 64)), bf16(data.result))
 
 
+@pytest.mark.parametrize("tiles", ["cdiv(N // 16, 3)", 3])
+def test_last_task_with_fewer_tiles(tmp_path: Path, tiles: int | str) -> None:
+    """Seven and eight row tiles, three a task: what lies past the weight is neither loaded nor stored."""
+    for n in (112, 128):
+        data = linear(2, 128, 256)
+        data = replace(data, w=np.ascontiguousarray(data.w[:n]))
+        p = replace(params(Rows("y"), tiles=tiles), rows="N")
+        out = run(p, data, tmp_path, dims={**TINY, "N": n, "K": 256})
+        wanted = bf16((data.rows @ linear(2, 128, 256).weight[:n].T).astype(np.float32))
+        assert np.array_equal(bf16_rows(out, "y", (2, n)), wanted)
+
+
 @pytest.mark.parametrize("threads", [256, 512])
 def test_partials_of_k_parts(tmp_path: Path, threads: int) -> None:
     data = linear(18, 64, 640)
@@ -254,6 +266,28 @@ def test_push_to_every_rank(tmp_path: Path, addend: bool) -> None:
     for rank in range(2):
         got = from_bits(out.region("out", rank).view(np.uint16)).reshape(2, 3, 64)
         assert np.array_equal(got, np.stack([wanted, wanted]))
+
+
+class Early(Bench):
+    """Weights requested ahead of the stage's function, those of task 0 not wanted."""
+
+    def _kernel(self, name: str, stages: Any) -> str:
+        call = 'early = linear_weights(cta, B, args["weight"], args["scale"], task, task != 0)'
+        text = super()._kernel(name, stages).replace("        linear(\n", f"        {call}\n        linear(\n")
+        return text.replace("            task,\n        )", "            task,\n            early,\n        )")
+
+
+@pytest.mark.parametrize("k", [256, 1056])
+def test_weights_requested_early(tmp_path: Path, k: int) -> None:
+    data = linear(2, 64, k)
+    words = mx_region(data.x, data.x_codes)
+    external = {"x": (words.size, 2)}
+    stages = [Placed(params(Rows("y")))]
+    bench = Early(stages, {**TINY, "K": k}, {"tokens": 2}, tmp_path, form=Form.FLAG, external=external)
+    out = bench.run([{"weight": data.w, "scale": data.w_codes}], [{"x": words}])
+    wanted = bf16(data.result)
+    wanted[:, :16] = 0
+    assert np.array_equal(bf16_rows(out, "y", (2, 64)), wanted)
 
 
 def test_group_offsets(tmp_path: Path) -> None:
