@@ -99,7 +99,8 @@ class RowSliceParams:
     @property
     def fold_call(self) -> str:
         """S of stream ``stream_index``, column v of the thread's."""
-        assert self.fold is not None
+        if self.fold is None:
+            return ""
         own = (
             Operand(self.residual_value, "old", ((1, self.streams),), "[v]"),
             Operand(self.pending_value, "x", (), "[v]"),
