@@ -55,18 +55,11 @@ def _run(
     host: SimulatedHost, shapes: Shapes, inputs: Inputs, steps: int, step: Step, names: tuple[str, ...]
 ) -> Outcome:
     runner = import_module(f"{_PACKAGE}.runner")
-    kernels: dict[Any, Any] = {}  # one for all ranks: each build is traced once
     seconds: list[float] = []
     _register(host, inputs)
 
     def body(rank: int) -> list[tuple[torch.Tensor, ...]]:
         layer = runner.DSV41MonoLayer(shapes.tp, rank, None)
-        if rank == 0:
-            layer.kernels(shapes.tokens, shapes.ratio)
-            layer.ffn_kernel(shapes.tokens, inputs.layer["gate_w"].shape[0], 6)
-            kernels.update(layer._kernels)
-        host.all_gather("kernels built", None)
-        layer._kernels = kernels
         outputs = []
         for index in range(steps):
             start = time.perf_counter()
@@ -90,10 +83,11 @@ def run_layer(host: SimulatedHost, shapes: Shapes, inputs: Inputs, steps: int) -
     names = ("out", "residual", "post", "comb", "pre")
 
     def step(layer: Any, index: int) -> tuple[torch.Tensor, ...]:
-        arguments = caches.setdefault(layer.rank, {}) or _forward_arguments(inputs)
+        if layer.rank not in caches:
+            caches[layer.rank] = _forward_arguments(inputs)
+        arguments = caches[layer.rank]
         outputs: tuple[torch.Tensor, ...] = layer.forward(weights, **arguments)
         arguments.update(zip(("x", "residual", "post_mix", "res_mix", "pre_mix"), outputs, strict=True))
-        caches[layer.rank] = arguments
         return outputs
 
     return _run(host, shapes, inputs, steps, step, names)
@@ -108,9 +102,11 @@ def run_k1(host: SimulatedHost, shapes: Shapes, inputs: Inputs, steps: int) -> O
         return None
 
     def step(layer: Any, index: int) -> tuple[torch.Tensor, ...]:
-        arguments = caches.setdefault(layer.rank, _forward_arguments(inputs))
+        if layer.rank not in caches:
+            caches[layer.rank] = _forward_arguments(inputs)
+        arguments = caches[layer.rank]
         key = (shapes.tokens, shapes.ratio, True, False)
-        layer._kernels = {key: (layer._kernels[key][0], nothing)}
+        layer._kernels[key] = (layer.kernels(shapes.tokens, shapes.ratio)[0], nothing)
         layer.forward(weights, **arguments)
         layer.epoch[0] += 1
         rows = slice(0, shapes.tokens)

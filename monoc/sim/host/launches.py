@@ -1,8 +1,8 @@
 """Launches of unmodified host code, taken over: what FlyDSL compiled is recorded and handed on.
 
 `flyc.compile(...)`, its results and direct calls of `@flyc.jit` functions are wrapped while a simulation lasts. One
-build is traced once in a simulation, however many ranks ask for it: results are kept by the jit function and
-everything its specialization depends on. (FlyDSL itself traces at each plain call, to see changed closures.)
+build is traced once in a simulation, however many ranks make it: results are kept by what the jit function is made
+of (`sharing.py`) and what its arguments specialize. (FlyDSL itself traces at each plain call, to see changed closures.)
 """
 
 import inspect
@@ -19,6 +19,7 @@ from flydsl.compiler.jit_function import JitFunction
 from flydsl.expr.typing import Constexpr
 
 from monoc.build.device import COMPILE_LOCK, DeviceLaunch, assembly_target, record_launches
+from monoc.sim.host.sharing import build_key
 
 __all__ = ["LaunchInterceptor"]
 
@@ -129,7 +130,7 @@ class LaunchInterceptor:
         specialization = None if bound is None else _specialization(function, bound)
         key = None
         if specialization is not None:
-            key = (function, repr(sorted(function.compile_hints.items())), *specialization)
+            key = (build_key(function), *specialization)
         with COMPILE_LOCK:
             found = None if key is None else self._compiled.get(key)
             if found is None:

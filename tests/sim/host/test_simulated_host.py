@@ -3,6 +3,7 @@
 import ctypes
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
@@ -13,6 +14,7 @@ from flydsl.expr.typing import Int32, Int64
 from monoc.build.device import DeviceLaunch
 from monoc.sim.errors import UsageError
 from monoc.sim.host import DeviceMemory, simulate
+from monoc.sim.host.sharing import build_key
 
 _STREAM = fx.Stream(None)
 
@@ -80,6 +82,60 @@ def test_ranks_launch_together_with_one_trace() -> None:
         assert host.traces == 1
     assert [sorted(m) for m in engine.meetings] == [[0, 1, 2, 3]] * 3
     assert len({launch.values[0] for launch in engine.meetings[0].values()}) == 4
+
+
+@dataclass(frozen=True)
+class Build:
+    tokens: int
+    name: str = "x"
+
+
+def make_build(build: Build, unknown: object = None):
+    @fx.struct
+    class Shared:
+        words: fx.Array[fx.Int32, 64]
+
+    def offset(value):
+        return value + build.tokens
+
+    @flyc.kernel(name=f"built_{build.tokens}", known_block_size=[64, 1, 1])
+    def kernel(a: Int64):
+        _ = unknown
+        lds = fx.SharedAllocator().allocate(Shared).peek()
+        fx.ptr_store(offset(fx.thread_idx.x), lds.words.ptr + fx.thread_idx.x)
+
+    @flyc.jit
+    def launch(a: Int64, stream: fx.Stream = _STREAM):
+        kernel(a).launch(grid=(1, 1, 1), block=(64, 1, 1), stream=stream)
+
+    return launch
+
+
+def test_ranks_that_build_for_themselves_share_one_trace() -> None:
+    engine = Recorder(ranks=4)
+    with simulate(engine) as host:
+
+        def body(rank: int) -> None:
+            for tokens in (1, 2):
+                compiled = flyc.compile(make_build(Build(tokens)), 0x1000)
+                compiled(0x2000 + rank, None)
+
+        host.run(body)
+    assert host.traces == 2
+    assert [m[3].symbol.startswith("built_1") for m in engine.meetings] == [True, True, False, False]
+
+
+def test_what_makes_builds_differ() -> None:
+    key = build_key(make_build(Build(1)))
+    assert build_key(make_build(Build(1))) == key
+    assert build_key(make_build(Build(2))) != key
+    assert build_key(make_build(Build(1, "y"))) != key
+    one, other = object(), object()
+    assert build_key(make_build(Build(1), one)) == build_key(make_build(Build(1), one))
+    assert build_key(make_build(Build(1), one)) != build_key(make_build(Build(1), other))
+    hinted = make_build(Build(1))
+    flyc.compile[{"waves_per_eu": 2}](hinted)
+    assert build_key(hinted) != key
 
 
 def test_a_rank_that_ends_early_is_not_waited_for() -> None:
