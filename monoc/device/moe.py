@@ -37,8 +37,8 @@ ROWS = 16  # rows of a matrix instruction
 K_STEP = 128  # K of the scaled one
 _STEP_BYTES = ROWS * K_STEP // 2
 _CHUNK_COLUMNS = 8  # scale columns of a word's two K steps
-FILL_ROWS = 4  # rows a tile of picks gathers at a time: few experts have more picks in a decode step
-_FILL_BATCH = 6  # 16-byte loads a thread has in flight while rows are staged
+# rows staged at a time: few experts have more picks in a decode step, and a thread holds few 16-byte pieces of them
+FILL_ROWS = 4
 
 
 @dataclass(frozen=True)
@@ -142,24 +142,31 @@ class RowTile(Frozen):
     def stride(self) -> int:
         return (self.rows.stride // 4 | 1) * 4
 
-    @flyc.jit
-    def fill(self, cta: Any, region: Any, token_of: Callable[[Any], Any], at: Any, count: int) -> None:
-        """Rows ``at`` .. + ``count`` become the region's rows ``token_of(row)``; the caller lets the CTA meet.
+    def _mine(self, cta: Any, count: int) -> list[tuple[Any, Any]]:
+        """A thread's (row, 16-byte piece) of ``count`` rows.
 
-        A thread past the last piece stores that piece again: a store left out would make LLVM wait for every load in
-        flight, the weights' too, before the next turn's.
+        A thread past the last piece has that piece again: left out, it would make LLVM wait for every load in flight, the
+        weights' too, before the next turn's.
         """
         pieces = self.rows.stride // 4
-        items = [cta.tid + turn * cta.threads for turn in range(passes(count * pieces, cta.threads))]
-        for some in range_constexpr(0, len(items), _FILL_BATCH):
-            batch = items[some : some + _FILL_BATCH]
-            held = [divide(fx.min(item, count * pieces - 1), pieces) for item in batch]
-            wanted = [(self.rows.value(token_of(at + row), piece * 4), 4) for row, piece in held]
-            got = region.get(wanted)
-            for i in range_constexpr(len(batch)):
-                words = fx.Vector.from_elements([fx.Int32(w) for w in got[i]], fx.Int32)
-                row, piece = held[i]
-                lds_store(self.array, (at + row) * self.stride + piece * 4, words)
+        turns = passes(count * pieces, cta.threads)
+        return [divide(fx.min(cta.tid + turn * cta.threads, count * pieces - 1), pieces) for turn in range(turns)]
+
+    def fetch(self, cta: Any, region: Any, token_of: Callable[[Any], Any], count: int) -> list[fx.Vector]:
+        """A thread's pieces of the region's rows ``token_of(0)`` .. ``token_of(count - 1)``, on their way."""
+        wanted = [(self.rows.value(token_of(row), piece * 4), 4) for row, piece in self._mine(cta, count)]
+        return [fx.Vector.from_elements([fx.Int32(w) for w in words], fx.Int32) for words in region.get(wanted)]
+
+    def place(self, cta: Any, at: Any, count: int, fetched: list[fx.Vector]) -> None:
+        """What :meth:`fetch` got as rows ``at`` .. + ``count``; the caller lets the CTA meet."""
+        for (row, piece), words in zip(self._mine(cta, count), fetched, strict=True):
+            lds_store(self.array, (at + row) * self.stride + piece * 4, words)
+
+    def fill(self, cta: Any, region: Any, count: int) -> None:
+        """Rows 0 .. ``count`` become the region's, a few at a time; the caller lets the CTA meet."""
+        for at in range(0, count, 2 * FILL_ROWS):
+            some = min(2 * FILL_ROWS, count - at)
+            self.place(cta, at, some, self.fetch(cta, region, lambda row, at=at: at + row, some))
 
     def operand(self, row: Any, step: Any, lane: Any) -> fx.Vector:
         """A lane's fp8 operand of K step ``step`` of row ``row``."""
