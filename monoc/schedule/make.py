@@ -14,6 +14,7 @@ from monoc.schedule.barriers import place_barriers
 from monoc.schedule.formula import Formula, formula
 from monoc.schedule.handoff import Traffic, choose_form
 from monoc.schedule.loader import PlanModule, load_plan
+from monoc.schedule.memo import ByFields
 from monoc.schedule.model import TRUE, ZERO, Form, FormRule, Launch, Schedule, Variant
 from monoc.schedule.placement import place_stages
 from monoc.schedule.printer import print_plan
@@ -65,7 +66,7 @@ def make_schedule(draft: Draft, target: Target) -> Schedule:
     launches: list[Launch] = []
     rules: dict[tuple[str, str], tuple[FormRule, ...]] = {}
     for launch in draft.launches:
-        tables = [(b, tabulate(plan, b, launch.name)) for b in probes if plan.LAUNCHES[launch.name].runs(b)]
+        tables = list(_tables(plan, launch.name, probes))
         fills = {
             s.name: bool(seen := [t.stages[s.name].tasks for _, t in tables if s.name in t.stages])
             and min(seen) >= draft.grid
@@ -154,6 +155,15 @@ def _probes(plan: PlanModule) -> Iterator[Any]:
                         yield plan.Plan(tokens=tokens, tp=tp, variant=variant, **combo)
                     except ValueError:
                         continue  # the spec rules this combination out
+
+
+def _tables(plan: PlanModule, launch: str, probes: list[Any]) -> Iterator[tuple[Any, LaunchTable]]:
+    """The launch in every probe that differs from those before."""
+    table = ByFields(lambda b: tabulate(plan, b, launch) if plan.LAUNCHES[launch].runs(b) else None)
+    for b in probes:
+        found, new = table(b)
+        if found is not None and new:
+            yield b, found
 
 
 def _traffic(tables: list[tuple[Any, LaunchTable]], region: str) -> Iterator[Traffic]:

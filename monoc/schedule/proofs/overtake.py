@@ -22,8 +22,8 @@ from itertools import combinations
 from typing import Any
 
 from monoc.schedule.loader import PlanModule
+from monoc.schedule.memo import ByFields
 from monoc.schedule.proofs.failure import Failure
-from monoc.schedule.proofs.memo import ByFields
 from monoc.schedule.tables import LaunchTable
 
 __all__ = ["prove_epochs", "prove_halves", "prove_launch"]

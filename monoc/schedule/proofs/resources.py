@@ -55,4 +55,20 @@ def prove_lds(plan: PlanModule, b: Any, launch: str, target: Target, build: str)
                     f"({widest.count} {widest.dtype}); {target.name} has {target.lds_bytes}",
                 )
             )
+        found += _waits(plan, b, launch, name, stage, build)
+    return found
+
+
+def _waits(plan: PlanModule, b: Any, launch: str, name: str, stage: Any, build: str) -> list[Failure]:
+    """A wait for flags has a thread a flag; counted units are the stage's own business."""
+    table = plan.LAUNCHES[launch].regions(b)
+    counted = {w.region for s in plan.LAUNCHES[launch].stages(b).values() for w in s.writes if w.counted}
+    found = []
+    for read in stage.reads:
+        if table[read.region].form != "flag" or read.region in counted or not stage.tasks:
+            continue
+        most = max(read.units(0).count, read.units(stage.tasks - 1).count)
+        if most > plan.THREADS:
+            message = f"stage {name!r} waits for {most} flags of region {read.region!r} with {plan.THREADS} threads"
+            found.append(Failure(NAME, launch, build, (name, read.region), message))
     return found

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from monoc.schedule.loader import PlanModule, load_plan
+from monoc.schedule.memo import ByFields
 from monoc.schedule.proofs.acyclic import prove_acyclic
 from monoc.schedule.proofs.failure import Failure
 from monoc.schedule.proofs.handoffs import prove_handoffs
-from monoc.schedule.proofs.memo import ByFields
 from monoc.schedule.proofs.overtake import prove_epochs, prove_halves, prove_launch
 from monoc.schedule.proofs.resources import prove_grid, prove_lds
 from monoc.schedule.proofs.tags import prove_scratch_kinds, prove_tags_live
@@ -155,4 +155,4 @@ def _digest(text: str, target: Target) -> str:
 def _sources() -> Iterator[Path]:
     here = Path(__file__).parent
     yield from sorted(here.glob("*.py"))
-    yield from (here.parent / name for name in ("loader.py", "tables.py"))
+    yield from (here.parent / name for name in ("loader.py", "memo.py", "tables.py"))

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from monoc.schedule.loader import PlanModule
+from monoc.schedule.memo import ByFields
 from monoc.schedule.proofs.failure import Failure
-from monoc.schedule.proofs.memo import ByFields
 
 __all__ = ["prove_scratch_kinds", "prove_tags_live"]
 

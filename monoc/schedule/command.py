@@ -1,0 +1,156 @@
+"""``monoc plan SPEC``: one build's stages, placements, hand-offs with their reasons, scratch map and critical chain."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from monoc.diagnostics import ExitCode
+from monoc.passes.layer import PassError
+from monoc.passes.pipeline import draft_schedule
+from monoc.schedule.make import make_schedule
+from monoc.schedule.model import Schedule
+from monoc.schedule.printer import print_plan
+from monoc.schedule.proofs import prove_cached
+from monoc.schedule.regions import HandOffError
+from monoc.schedule.report import LaunchReport, PlanReport, plan_report
+from monoc.spec.load import load_program
+from monoc.target import UnknownTargetError, target
+
+__all__ = ["build_fields", "register"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+
+    @app.command("plan")
+    def plan(
+        spec: Annotated[str, typer.Argument(metavar="SPEC", help="The spec file.")],
+        tokens: Annotated[int, typer.Option(help="Rows of the step.")] = 8,
+        tp: Annotated[int | None, typer.Option(help="Tensor-parallel ranks (default: the most served).")] = None,
+        variant: Annotated[str, typer.Option(help="Layer variant (default: the first).")] = "",
+        choose: Annotated[
+            list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A build parameter, e.g. index=1.")
+        ] = None,
+        barriers: Annotated[bool, typer.Option("--barriers", help="The all-barrier form.")] = False,
+        as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+    ) -> None:
+        """Show how a build runs: stages, placement, hand-offs and why, memory, critical chain."""
+        try:
+            program = load_program(spec)
+            gpu = target(program.target.arch)
+            schedule = make_schedule(draft_schedule(program), gpu)
+            wanted = {"tokens": tokens, **({} if tp is None else {"tp": tp}), **_chosen(choose or [])}
+            report = plan_report(schedule, {**build_fields(schedule, variant, wanted), "barriers": barriers})
+        except (PassError, HandOffError, UnknownTargetError, ValueError) as error:
+            typer.echo(f"{spec}: {error}", err=True)
+            raise typer.Exit(ExitCode.BAD_INPUT) from None
+        proof = prove_cached(print_plan(schedule), gpu)
+        failures = [str(f) for f in proof.failures]
+        if as_json:
+            typer.echo(json.dumps({**report.as_json(), "failures": failures}, indent=2))
+        else:
+            _show(report, Console())
+            typer.echo(f"proofs: {proof.builds} builds, " + (f"{len(failures)} failures" if failures else "all hold"))
+            for failure in failures:
+                typer.echo(f"  {failure}")
+        if failures:
+            raise typer.Exit(ExitCode.FOUND)
+
+
+def _chosen(texts: list[str]) -> dict[str, int]:
+    found = {}
+    for text in texts:
+        name, _, value = text.partition("=")
+        if not name.isidentifier() or not value.lstrip("-").isdigit():
+            raise ValueError(f"--set {text}: write NAME=VALUE with an integer value, e.g. --set index=1")
+        found[name] = int(value)
+    return found
+
+
+def build_fields(schedule: Schedule, variant: str, wanted: dict[str, int]) -> dict[str, Any]:
+    """The fields of a ``Plan``: what is ``wanted``, else the variant's first value (for tp the largest).
+
+    Raises ``ValueError`` for a name or variant the schedule does not have."""
+    served = {v.name: v for v in schedule.variants}
+    chosen = served.get(variant or schedule.variants[0].name)
+    if chosen is None:
+        raise ValueError(f"variant {variant!r} is not one of {', '.join(served)}")
+    known = {f.name: f for f in chosen.fields}
+    for name in wanted:
+        if name not in known:
+            raise ValueError(f"{name!r} is no build parameter; there are {', '.join(known)}")
+    fields: dict[str, Any] = {"variant": chosen.name}
+    for name, field in known.items():
+        value = wanted.get(name, max(field.values) if name == "tp" else _usual(field.values))
+        fields[name] = bool(value) if isinstance(field.values[0], bool) else value
+    return fields
+
+
+def _usual(values: tuple[int | bool | str, ...]) -> int | bool | str:
+    """False of a flag, the first value of a parameter."""
+    return False if isinstance(values[0], bool) else values[0]
+
+
+def _show(report: PlanReport, console: Console) -> None:
+    build = ", ".join(f"{n} {v}" for n, v in report.build.items())
+    console.print(f"[bold]{build}[/bold]")
+    for launch in report.launches:
+        _show_launch(launch, console)
+    console.print(
+        f"scratch {report.scratch_bytes:,} bytes, peer buffer {report.peer_bytes:,} bytes, "
+        f"epoch buffer {report.epoch_bytes:,} bytes"
+    )
+
+
+def _show_launch(launch: LaunchReport, console: Console) -> None:
+    ends = ", ends the epoch" if launch.ends_epoch else ""
+    console.print(f"\n[bold]launch {launch.name}[/bold] (tag 2 e + {launch.tag}{ends}; LDS {launch.lds_bytes:,} bytes)")
+    console.print(f"critical chain {launch.chain_length}: {launch.chain}")
+    _table(
+        console,
+        "stages",
+        ("stage", "skeleton", "tasks", "first CTA", "placed", "weight bytes", "LDS", "computes"),
+        [
+            (
+                ("| " if s.barrier_before else "") + s.name,
+                s.skeleton,
+                f"{s.tasks}",
+                f"{s.first_cta}",
+                s.placement + ("" if s.take == "placed" else f", {s.take}"),
+                f"{s.weight_bytes:,}",
+                f"{s.lds_bytes:,}",
+                ", ".join(s.statements),
+            )
+            for s in launch.stages
+        ],
+    )
+    _table(
+        console,
+        "hand-offs",
+        ("region", "from", "to", "form", "why"),
+        [(h.region, h.producer, h.consumer, h.form, h.why) for h in launch.hand_offs],
+    )
+    _table(
+        console,
+        "regions",
+        ("region", "space", "offset", "bytes", "form", "scope", "from", "until", "bytes of"),
+        [
+            (r.region, r.space, f"{r.offset:,}", f"{r.bytes:,}", r.form, r.scope, r.first, r.last, r.shares)
+            for r in launch.regions
+        ],
+    )
+
+
+def _table(console: Console, title: str, columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    for column in columns:
+        right = column in ("tasks", "first CTA", "weight bytes", "LDS", "offset", "bytes")
+        table.add_column(column, justify="right" if right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
