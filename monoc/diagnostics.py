@@ -163,10 +163,15 @@ class Diagnostics:
     """Collects the errors of a run and the texts they point into."""
 
     sources: dict[str, str] = field(default_factory=dict)
+    calls: list[Span] = field(default_factory=list)  # of definitions being expanded, outermost first
     _errors: dict[tuple[Span, str], Diagnostic] = field(default_factory=dict)
 
     def error(self, code: Code, message: str, span: Span, remedy: str | None = None, note: Note | None = None) -> None:
-        """Report an error; the same message at the same place is reported once."""
+        """Report an error; the same message at the same place is reported once.
+
+        Inside a definition an error without a note says for which call it arose."""
+        if note is None and self.calls:
+            note = Note("in the call", self.calls[0])
         self._errors.setdefault((span, message), Diagnostic(code, message, span, remedy, note))
 
     @property

@@ -76,6 +76,8 @@ def _logical_lines(file: str, first: int, raw: Sequence[str], diagnostics: Diagn
             at = Span(file, number, here + 1)
             diagnostics.error(Code.INDENTATION, "a tab in the indentation", at, "indent with spaces")
             body = body.lstrip()
+            here = len(code[: len(code) - len(body)].expandtabs(4))
+            code = " " * here + body
         if not body:
             continue
         if held and (not opened or here <= indent):

@@ -167,6 +167,7 @@ class Samples:
     builds: tuple[Build, ...]
     envs: tuple[Mapping[str, BuildValue], ...]
     dims: tuple[DimDecl, ...]
+    booleans: frozenset[str]
     unknown: frozenset[str] = frozenset()  # dimensions without a value (reported): sizes with them are not checked
     _masks: dict[BuildExpr, int] = field(default_factory=dict)
     _values: dict[BuildExpr, tuple[int, ...]] = field(default_factory=dict)
@@ -216,7 +217,8 @@ class Samples:
         for dim in dims:
             if dim.expr.names() & unknown:
                 unknown.add(dim.name)
-        return cls(tuple(builds), tuple(envs), dims, frozenset(unknown))
+        booleans = frozenset(p.name for p in space.params if p.boolean)
+        return cls(tuple(builds), tuple(envs), dims, booleans, frozenset(unknown))
 
     @property
     def everywhere(self) -> int:
@@ -252,18 +254,29 @@ class Samples:
                 return f"{x} and {y} {_which(build, a, self.dims, b)}"
         return "equal"
 
-    def example(self, mask: int) -> str:
-        """One build of ``mask`` in words, the parameters that vary only."""
-        index = (mask & -mask).bit_length() - 1
-        return self.describe(self.builds[index])
+    def where(self, mask: int, word: str = "every") -> str:
+        """``in builds with deep=true``: what the builds of ``mask`` have in common, or one of them."""
+        if mask == self.everywhere:
+            return f"in {word} build"
+        chosen = [b for i, b in enumerate(self.builds) if mask >> i & 1]
+        words = [self._say(n, chosen[0][n]) for n in self._varying() if len({b[n] for b in chosen}) == 1]
+        if len({b.variant for b in self.builds}) > 1 and len({b.variant for b in chosen}) == 1:
+            words = [f"variant {chosen[0].variant}", *(w for w in words if w)]
+        if words:
+            return f"in builds with {', '.join(words)}"
+        return f"in builds such as {', '.join(self._say(n, chosen[0][n]) for n in self._varying())}"
 
-    def describe(self, build: Build) -> str:
-        """``build`` in words: variant and parameters, widths apart."""
-        words = [f"{n}={v}" for n, v in build.values if self._varies(n)]
-        return ", ".join([f"variant {build.variant}", *words])
+    def _varying(self) -> list[str]:
+        """Parameters of more than one value in every variant that the spec lets vary."""
+        free = {n for v in {b.variant for b in self.builds} for n in self._free(v)}
+        return [n for n, _ in self.builds[0].values if n in free]
 
-    def _varies(self, name: str) -> bool:
-        return len({b[name] for b in self.builds}) > 1 and name != "tokens"
+    def _free(self, variant: str) -> list[str]:
+        builds = [b for b in self.builds if b.variant == variant]
+        return [n for n, _ in builds[0].values if len({b[n] for b in builds}) > 1]
+
+    def _say(self, name: str, value: int) -> str:
+        return f"{name}={'true' if value else 'false'}" if name in self.booleans else f"{name}={value}"
 
 
 def _which(build: Build, expr: BuildExpr, dims: tuple[DimDecl, ...], other: BuildExpr | None = None) -> str:

@@ -218,7 +218,7 @@ class _Entries:
             if missing:
                 self.diagnostics.error(
                     Code.UNDEFINED_IN_BUILD,
-                    f"the output `{o.name}` is not defined in builds such as {self.samples.example(missing)}",
+                    f"the output `{o.name}` is not defined {self.samples.where(missing, "any")}",
                     o.span, "define it in every build", Note("it is defined", value.span),
                 )  # fmt: skip
             if o.name not in self.faulty and value.type is not None:
@@ -253,7 +253,7 @@ class _Entries:
             if v.type is None:
                 continue
             old = self.types.get(v.name)
-            if old is not None and (why := values.difference(old[0], v.type)):
+            if old is not None and not self.diagnostics.errors and (why := values.difference(old[0], v.type)):
                 self.diagnostics.error(
                     Code.REDEFINED, f"`{v.name}` is {why.second} here, {why.first} in another entry{why.build}", v.span,
                     "choose another name", Note("the other one", old[1]),

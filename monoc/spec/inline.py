@@ -64,6 +64,8 @@ def inline(
         )
         return give_up()
     returned = next((s.values for s in called.body if isinstance(s, Return)), ())
+    if not returned and any(isinstance(s, FaultyStatement) for s in called.body):
+        return give_up()
     if len(returned) != len(targets):
         r.error(
             Code.RESULTS,
@@ -86,10 +88,12 @@ def inline(
         if isinstance(value, Name) and value.name in assigned and value.name not in inner.outputs:
             inner.outputs[value.name] = target
     r.calling.append(name)
+    r.diagnostics.calls.append(node.span)
     try:
         r.run(called.body, inner)
     finally:
         r.calling.pop()
+        r.diagnostics.calls.pop()
     for value, target in zip(returned, targets, strict=True):
         if not (isinstance(value, Name) and inner.outputs.get(value.name) == target):
             r.tensor(value, target, target.rsplit(".", 1)[-1], inner, guard)

@@ -74,6 +74,7 @@ class Values:
     stale: dict[str, tuple[int, Span]] = field(default_factory=dict)  # tensors a later host call writes: builds, where
     carried: dict[str, None] = field(default_factory=dict)
     given: set[str] = field(default_factory=set)  # arguments that were read
+    lacking: set[str] = field(default_factory=set)  # inputs that were read but are no arguments (reported)
     step: int = 0
 
     def define(self, full: str, type_: ValueType | None, guard: BuildExpr, span: Span) -> None:
@@ -86,7 +87,7 @@ class Values:
         if old.defined & mask:
             self.diagnostics.error(
                 Code.REDEFINED,
-                f"`{full}` is defined twice in builds such as {self.samples.example(old.defined & mask)}",
+                f"`{full}` is defined twice {self.samples.where(old.defined & mask)}",
                 span,
                 "choose another name, or guards that exclude each other",
                 Note("first defined", old.span),
@@ -161,10 +162,12 @@ class Values:
             raise UntypedError
         if tensor.role is not Role.WEIGHT:
             if full not in self.arguments:
-                self.diagnostics.error(
-                    Code.NO_ARGUMENT, f"the {tensor.role} `{shown}` is no argument of this entry", span,
-                    "add it to the entry's arguments", Note("it is declared", tensor.span or span),
-                )  # fmt: skip
+                if full not in self.lacking:
+                    self.diagnostics.error(
+                        Code.NO_ARGUMENT, f"the {tensor.role} `{shown}` is no argument of this entry", span,
+                        "add it to the entry's arguments", Note("it is declared", tensor.span or span),
+                    )  # fmt: skip
+                self.lacking.add(full)
                 raise UntypedError
             self.given.add(full)
         if not optional:
@@ -173,7 +176,7 @@ class Values:
             late, where = self.stale[full]
             self.diagnostics.error(
                 Code.NOT_YET_WRITTEN,
-                f"`{shown}` is read before the host writes it in builds such as {self.samples.example(late & mask)}",
+                f"`{shown}` is read before the host writes it {self.samples.where(late & mask)}",
                 span,
                 "read it after the host call, or guard this statement",
                 Note("the host writes it", where),
@@ -186,7 +189,7 @@ class Values:
         if mask & ~present:
             self.diagnostics.error(
                 Code.UNDEFINED_IN_BUILD,
-                f"`{shown}` is not {word} in builds such as {self.samples.example(mask & ~present)}",
+                f"`{shown}` is not {word} {self.samples.where(mask & ~present, 'any')}",
                 span,
                 f"guard this statement likewise, or {'define' if word == 'defined' else 'give'} it there too",
                 Note(f"it is {word if word == 'defined' else 'declared'}", at),

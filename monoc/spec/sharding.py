@@ -45,7 +45,8 @@ class _Walk:
     failed: bool = False
 
     def error(self, code: Code, message: str, span: Span | None, remedy: str | None) -> None:
-        self.diagnostics.error(code, message, span or self.span, remedy)
+        if not self.failed:  # the first one says it
+            self.diagnostics.error(code, message, span or self.span, remedy)
         self.failed = True
 
     def partial(self, e: Expr) -> bool:
