@@ -30,6 +30,12 @@ class MixTiles(Frozen):
     tokens: int
     waves: int
 
+    def __post_init__(self) -> None:
+        if self.row_tiles > self.waves:
+            raise ValueError(
+                f"{self.rows} mixes need {self.row_tiles} waves, a tile of 16 each; the CTA has {self.waves}"
+            )
+
     @property
     def row_tiles(self) -> int:
         return -(-self.rows // 16)
@@ -52,7 +58,8 @@ class MixTiles(Frozen):
 
     def token_tile(self, unit: Any, turn: int) -> Any:
         """Unit ``unit``'s token tile of this turn; units without one get at least ``token_tiles``."""
-        return unit // self.row_tiles + turn * self.groups
+        idle = unit >= self.groups * self.row_tiles
+        return idle.select(fx.Int32(self.token_tiles), unit // self.row_tiles + turn * self.groups)
 
     def works(self, unit: Any) -> Any:
         return unit < min(self.groups, self.token_tiles) * self.row_tiles

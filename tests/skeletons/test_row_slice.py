@@ -11,6 +11,7 @@ from harness import Bench, Placed, from_bits, to_bits
 from reference import pairs, random_bf16, unpack
 from seam import COLLAPSE, FOLD
 
+from monoc.build.isa import CompileError
 from monoc.schedule.formula import formula
 from monoc.schedule.model import Form
 from monoc.skeletons.row_slice import Coefficients, RowSliceParams
@@ -126,6 +127,36 @@ def test_slice(tmp_path: Path, tokens: int, columns: int, fold: bool, form: Form
     bench = Bench([Placed(SLICE, 1)], dims, {"tokens": tokens, "fold": fold}, tmp_path, threads=threads, form=form)
     out = bench.run([case.arguments()])
     case.check(case.settled, out.region("row"), out.region("partials"), columns)
+
+
+@pytest.mark.parametrize(("tokens", "mixes", "streams"), [(3, 40, 2), (35, 40, 2), (20, 6, 1)])
+def test_other_shapes(tmp_path: Path, tokens: int, mixes: int, streams: int) -> None:
+    """Streams as they come, other numbers of streams and mixes, eight columns a thread, streams handed on."""
+    params = replace(SLICE, fold=None, pending="", collapse=None, row="", vector="8", settled_region="on")
+    params = replace(params, row_squares=False, coefficients=())
+    dims = {"HIDDEN": 128, "STREAMS": streams, "MIXES": mixes, "COLUMNS": 64}
+    rng = np.random.default_rng(mixes)
+    residual, settled = random_bf16(rng, tokens, streams, 128), np.zeros((tokens, streams, 128), np.uint16)
+    fn = from_bits(random_bf16(rng, mixes, streams * 128))
+    bench = Bench([Placed(params)], dims, {"tokens": tokens}, tmp_path)
+    out = bench.run([{"residual": residual, "settled": settled, "fn": fn}])
+    assert np.array_equal(settled, residual)
+    assert np.array_equal(out.region("on"), pairs(residual))
+    pad = -(-mixes // 4) * 4
+    place = out.places["partials"]
+    words = out.scratch[0][place.offset // 4 :][: 2 * place.words].reshape(-1, 2)[:, 0].copy().view(np.float32)
+    got = words.reshape(tokens, 2, pad + 2)
+    s = from_bits(residual).astype(np.float64).reshape(tokens, streams, 2, 64)
+    want = np.einsum("jsnc,tsnc->tnj", fn.reshape(mixes, streams, 2, 64).astype(np.float64), s)
+    np.testing.assert_allclose(got[..., :mixes], want, rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(got[..., pad], np.einsum("tsnc,tsnc->tn", s, s), rtol=1e-6)
+
+
+def test_too_many_mixes(tmp_path: Path) -> None:
+    params = replace(SLICE, mixes="80")
+    bench = Bench([Placed(params)], FULL, {"tokens": 1, "fold": True}, tmp_path, threads=256)
+    with pytest.raises(CompileError, match="80 mixes need 5 waves"):
+        bench.compile()
 
 
 def test_slice_of_a_reduced_row(tmp_path: Path) -> None:
