@@ -218,7 +218,7 @@ class _Entries:
             if missing:
                 self.diagnostics.error(
                     Code.UNDEFINED_IN_BUILD,
-                    f"the output `{o.name}` is not defined {self.samples.where(missing, "any")}",
+                    f"the output `{o.name}` is not defined {self.samples.where(missing, 'any')}",
                     o.span, "define it in every build", Note("it is defined", value.span),
                 )  # fmt: skip
             if o.name not in self.faulty and value.type is not None:
