@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from fractions import Fraction
 
@@ -53,4 +54,5 @@ def round_f32(x: Fraction) -> float:
     near = struct.unpack("<f", struct.pack("<f", float(x)))[0]  # may be off by one step: rounded twice
     bits = struct.unpack("<I", struct.pack("<f", near))[0]
     candidates = [(b, struct.unpack("<f", struct.pack("<I", b))[0]) for b in (bits - 1, bits, bits + 1)]
-    return float(min(candidates, key=lambda c: (abs(Fraction(c[1]) - x), c[0] & 1))[1])
+    finite = [(b, v) for b, v in candidates if math.isfinite(v)]
+    return float(min(finite, key=lambda c: (abs(Fraction(c[1]) - x), c[0] & 1))[1])
