@@ -75,7 +75,7 @@ def register(app: typer.Typer) -> None:
             names = "\n".join(f"  {p}" for p in error.paths)
             _fail(
                 f"not overwritten, because these files are not as monoc wrote them:\n{names}\n"
-                "move your changes into the spec or the compiler, then delete the files (or restore them) and compile again",
+                "move your changes into the spec or the compiler, delete (or restore) the files, and compile again",
                 as_json,
             )
         typer.echo(

@@ -105,8 +105,8 @@ def _existing(folder: Path) -> dict[str, str]:
 def write_package(folder: Path, files: Mapping[str, str]) -> tuple[str, ...]:
     """Make ``folder`` hold exactly ``files`` among its Python files; returns the names that changed.
 
-    Everything is written beside the folder first, then moved in. Raises :class:`HandEditedError`, with nothing touched, if a
-    Python file there was not written by monoc as it stands.
+    Everything is written beside the folder first, then moved in. Raises :class:`HandEditedError`, with nothing touched,
+    if a Python file there was not written by monoc as it stands.
     """
     old = _existing(folder)
     edited = tuple(folder / n for n, text in old.items() if text != files.get(n) and not _is_ours(text))
