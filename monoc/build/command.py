@@ -64,7 +64,7 @@ def compile_row(folder: Path, launch: str, build: tuple[tuple[str, Any], ...], s
     """Compile one launch of the package in ``folder`` (``stage``: that stage alone) in this process."""
     package = _load(folder)
     b = package.plan.Plan(**dict(build))
-    text = package.plan.symbol(b, launch).split(f"_{launch}_", 1)[1]
+    text = package.label(launch, b)
     try:
         r = package.compile(launch, b, (stage,) if stage else None).resources
     except CompileError as error:
@@ -165,7 +165,7 @@ def _table(rows: list[Row], stages: bool) -> Table:
     columns = ["launch", "build", *(["stage"] if stages else [])]
     numbers = ["vgprs", "vgpr_spills", "sgprs", "sgpr_spills", "lds_bytes", "scratch_bytes", "code_bytes"]
     for name in columns:
-        table.add_column(name)
+        table.add_column(name, no_wrap=True)
     for name in numbers:
         table.add_column(name.replace("_", " "), justify="right")
     for row in rows:

@@ -65,6 +65,14 @@ class EmittedPackage:
                     seen.add(symbol)
                     yield name, b
 
+    def label(self, launch: str, b: Any) -> str:
+        """What tells build ``b`` of a launch from its others: ``target tokens 8 tp 4 ratio 2``."""
+        varies = self.plan.VARIANTS[b.variant]
+        names = [n for n in self.plan.PARAMETERS[launch] if len(varies[n]) > 1]
+        parts = [f"{n} {getattr(b, n)}" for n in names if not isinstance(getattr(b, n), bool)]
+        parts += [n if getattr(b, n) else f"no {n}" for n in names if isinstance(getattr(b, n), bool)]
+        return " ".join([b.variant, *parts, *(f for f in self.plan.FLAGS if getattr(b, f))])
+
     def compile(self, launch: str, b: Any, only: tuple[str, ...] | None = None, debug: bool = False) -> IsaResult:
         """Compile a launch of build ``b`` (``only``: these stages of it) to assembly.
 
