@@ -17,7 +17,7 @@ from flydsl.expr.typing import T, as_ir_value
 
 from monoc.device.frozen import Frozen
 from monoc.device.intrinsics import ballot_bits
-from monoc.device.lanes import reduce_lanes
+from monoc.device.lanes import gather, reduce_lanes
 from monoc.device.memory import gload, lds_load, lds_store
 from monoc.device.mfma import mfma_bf16, zero_tile
 from monoc.device.numeric import bf16_pack, exp2, power_of_two
@@ -149,9 +149,9 @@ class AttentionSplit(Frozen):
         row = fx.min(tile * HEAD_TILE + (lane & 15), self.heads - 1)
         return lds_load(q, row * self.row_words + word, 4).bitcast(fx.BFloat16)
 
-    def scores(self, cta: Any, record: KeyRecord, q: Any, v: Any) -> list[Any]:
+    def scores(self, cta: Any, record: KeyRecord, q: Any, v: Any, squares: bool = False) -> tuple[list[Any], list[Any]]:
         """q.k of this wave's 16 keys (result rows) and each own head tile (columns); the keys' bf16 rows into LDS
-        ``v``.
+        ``v``; with ``squares``, also each head's q.q (a value a lane, of head ``lane % 16``).
 
         The contraction takes a record's values in the order they are loaded: blocks of 64, in a block lane group g's
         16 as its two eights.
@@ -160,6 +160,7 @@ class AttentionSplit(Frozen):
         key = (cta.wave % self.key_tiles) * KEY_TILE + (lane & 15)
         tiles = [self.head_tile(cta, t) for t in range(self.own_tiles)]
         totals = [zero_tile() for _ in tiles]
+        own = [zero_tile() for _ in tiles]
         parts: list[tuple[Any, Any]] = []
         for c, words in enumerate(record.nope):
             scale = power_of_two((record.codes[c // 4] >> (8 * (c % 4))) & 0xFF)
@@ -168,8 +169,17 @@ class AttentionSplit(Frozen):
         for row, word in parts:
             lds_store(v, key * self.row_words + word, row)
             for t, tile in enumerate(tiles):
-                totals[t] = mfma_bf16(row.bitcast(fx.BFloat16), self._query(q, lane, tile, word), totals[t])
-        return totals
+                query = self._query(q, lane, tile, word)
+                totals[t] = mfma_bf16(row.bitcast(fx.BFloat16), query, totals[t])
+                if squares:
+                    own[t] = mfma_bf16(query, query, own[t])
+        return totals, [self._diagonal(lane, tile) for tile in own] if squares else []
+
+    def _diagonal(self, lane: Any, tile: Any) -> Any:
+        """Element (lane % 16, lane % 16) of a result tile."""
+        i = lane & 3
+        low, high = ((i & 1) == 0).select(tile[0], tile[1]), ((i & 1) == 0).select(tile[2], tile[3])
+        return gather(fx.Float32((i < 2).select(low, high)), ((lane & 12) << 2) | (lane & 15))
 
     def valid(self, lane: Any, live: Any) -> list[Any]:
         """Which of keys 4 g .. + 4 of the tile exist, ``live`` being lane l's for key l % 16."""

@@ -58,9 +58,10 @@ class AttendSplitParams:
 
     ``query``: bf16 pairs [token][heads * head / 2], ``query_units`` what a task waits for. ``chunk`` keys a task: 16
     times a divisor of the CTA's waves, a multiple of 32. ``head - rope`` is a multiple of 64 (at most 8 blocks),
-    ``rope`` of 32. ``score``: slot of one input, the dot product, giving the base-2 logit. ``with_compressed``:
-    whether entries may name the compressed cache (a formula). A chunk past a token's keys writes and announces
-    nothing.
+    ``rope`` of 32. ``score``: slot of one input, the dot product, giving the base-2 logit, or with ``query_factor``
+    (a slot of the sum of a head's squared query values, any order) of two, the second its result.
+    ``with_compressed``: whether entries may name the compressed cache (a formula). A chunk past a token's keys writes
+    and announces nothing.
     """
 
     stage: str
@@ -78,6 +79,7 @@ class AttendSplitParams:
     query_units: Units = _TOKEN
     tokens: str = "b.tokens"
     threads: str = "THREADS"
+    query_factor: Slot | None = None
     template: str = "attend_split"
 
     @property
@@ -89,7 +91,7 @@ class AttendSplitParams:
         return f"cdiv({self.keys.width}, {self.chunk})"
 
     def slots(self) -> tuple[Slot, ...]:
-        return (self.score,)
+        return (self.score,) if self.query_factor is None else (self.query_factor, self.score)
 
     def arguments(self) -> tuple[TensorArg, ...]:
         return tuple(dict.fromkeys((*self.window.arguments(), *self.compressed.arguments())))

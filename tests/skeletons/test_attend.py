@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 from harness import Bench, Placed, from_bits, to_bits
 from mxref import e8m0, from_e4m3, mx_region, quantise
 
-from monoc.expr.ir import Binary, BinaryOp, Const, Local
+from monoc.expr.ir import Binary, BinaryOp, Const, Local, Unary, UnaryOp
 from monoc.expr.slot import Slot, SlotInput
 from monoc.schedule.formula import Formula
 from monoc.schedule.model import Form, Units
@@ -248,6 +248,23 @@ def test_split_of_tables_written_to_the_count_only(tmp_path: Path) -> None:
     one = run(stages, case, tmp_path, Form.FLAG, 64, given=given)
     two = run([Placed(split_params())], case, tmp_path, Form.FLAG, 64)
     assert np.array_equal(written(one, "part", Form.FLAG), written(two, "part", Form.FLAG))
+
+
+@pytest.mark.parametrize("heads", [16, 5])
+def test_a_factor_of_each_head(tmp_path: Path, heads: int) -> None:
+    """Scores times rsq(mean of the head's squared query), as a norm without weights gives."""
+    case = Case.make(2, heads, False, seed=5)
+    mean = Binary(BinaryOp.MUL, Local("sum"), Const(1 / HEAD))
+    factor = Slot("head_rstd", (SlotInput("sum"),), (), (Unary(UnaryOp.RSQ, mean),), ("rstd = rsq(sum / head)",))
+    scaled = Binary(BinaryOp.MUL, Binary(BinaryOp.MUL, Const(0.75), Local("rstd")), Local("dot"))
+    score = Slot("normed_score", (SlotInput("dot"), SlotInput("rstd")), (), (scaled,), ("score = 0.75 * rstd * dot",))
+    p = replace(split_params(), score=score, query_factor=factor)
+    outcome = run([Placed(p)], case, tmp_path, Form.FLAG, 128)
+    _, stats = chunk_results(written(outcome, "part", Form.FLAG), 2, 2, heads)
+    rstd = 1 / np.sqrt((case.query[0] ** 2).mean(-1, keepdims=True))
+    scores = case.query[0] @ case.keys(0, 0, 128).T * rstd * 0.75
+    np.testing.assert_allclose(stats[0, 0, :, 0], scores.max(-1), rtol=1e-5)
+    np.testing.assert_allclose(stats[0, 0, :, 1], np.exp2(scores - scores.max(-1, keepdims=True)).sum(-1), rtol=1e-4)
 
 
 def test_window_only(tmp_path: Path) -> None:
