@@ -127,6 +127,11 @@ class Fuser:
         self.made[f"{value}/{suffix}"] = Made(region, units, columns)
         return region
 
+    def holds(self, value: str, suffix: str) -> bool:
+        """Whether a stage made ``value`` as ``suffix``."""
+        key = f"{self.graph.base(value)}/{suffix}"
+        return key in self.made or key in self.before
+
     def also(self, value: str, suffix: str, made: Made) -> None:
         """``value`` (as ``suffix``) is in a region another value named."""
         self.made[f"{value}/{suffix}"] = made

@@ -8,8 +8,11 @@ rest of the launch waits for comes first.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from monoc.passes.layer import FusedStage, Layer, PassError
+from monoc.skeletons.expert_down import ExpertDownParams
+from monoc.skeletons.expert_up import ExpertUpParams
 
 __all__ = ["OrderStages"]
 
@@ -33,7 +36,17 @@ def _ordered(launch: str, stages: tuple[FusedStage, ...]) -> tuple[FusedStage, .
         for other in before:
             readers[other].add(name)
     remaining = _depth(launch, readers)
-    return tuple(sorted(stages, key=lambda s: (level[s.name], -remaining[s.name])))
+    return _keeping(tuple(sorted(stages, key=lambda s: (level[s.name], -remaining[s.name]))))
+
+
+def _keeping(stages: tuple[FusedStage, ...]) -> tuple[FusedStage, ...]:
+    """An expert down stage right behind its expert up stage finds the sorted picks in LDS."""
+    out = list(stages)
+    for k, (before, stage) in enumerate(pairwise(stages), 1):
+        up, down = before.params, stage.params
+        if isinstance(up, ExpertUpParams) and isinstance(down, ExpertDownParams) and up.mid == down.mid:
+            out[k] = replace(stage, params=replace(down, kept="True"))
+    return tuple(out)
 
 
 def _depth(launch: str, needs: dict[str, set[str]]) -> dict[str, int]:

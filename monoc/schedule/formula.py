@@ -64,10 +64,11 @@ class FormulaError(ValueError):
 
 
 def formula(text: str | int, *, task: bool = False) -> Formula:
-    """``text`` as a checked formula; ``task`` allows the task index ``i``. Raises :class:`FormulaError`."""
+    """``text`` as a checked formula, printed canonically (without needless parentheses, so that equal formulas are
+    mostly equal text); ``task`` allows the task index ``i``. Raises :class:`FormulaError`."""
     made = Formula(str(text))
     check(made, task=task)
-    return made
+    return Formula(ast.unparse(_parse(made)))
 
 
 def check(text: Formula, *, task: bool = False) -> None:

@@ -67,13 +67,8 @@ def make_schedule(draft: Draft, target: Target) -> Schedule:
     rules: dict[tuple[str, str], tuple[FormRule, ...]] = {}
     for launch in draft.launches:
         tables = list(_tables(plan, launch.name, probes))
-        fills = {
-            s.name: bool(seen := [t.stages[s.name].tasks for _, t in tables if s.name in t.stages])
-            and min(seen) >= draft.grid
-            for s in launch.stages
-        }
         places = {stage: cta for (where, stage), cta in draft.places.items() if where == launch.name}
-        launches.append(place_stages(launch, fills, places))
+        launches.append(place_stages(launch, places))
         for region, (stage, write) in writers(launch).items():
             at = launch.name, region
             if at in leaving and not any(r.region == region for s in launch.stages for r in s.shape.reads):

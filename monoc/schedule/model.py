@@ -174,7 +174,8 @@ class Stage:
     """One task table of a launch. ``params`` is the skeleton's params instance; ``guard`` says in which
     builds it runs.
 
-    ``first_cta`` may exceed the grid (placements add task counts); it is taken modulo the grid.
+    ``first_cta``: where the spec fixed its first task, modulo the grid; None: on the CTA after the last one the
+    stages before it occupy.
     ``statements``: qualified names of the spec statements the stage computes.
     """
 
@@ -182,7 +183,7 @@ class Stage:
     skeleton: str
     params: Any
     shape: StageShape
-    first_cta: Formula = ZERO
+    first_cta: Formula | None = None
     guard: Formula = TRUE
     statements: tuple[str, ...] = ()
     placement_reason: str = ""

@@ -100,7 +100,8 @@ def _plan_class(schedule: Schedule) -> str:
 def _launch(schedule: Schedule, launch: Launch) -> list[str]:
     regions = [r for r in schedule.regions if r.launch == launch.name]
     stages = [f"def {launch.name}_stages(b: Plan) -> dict[str, Stage]:"]
-    stages += [f'    """Launch {launch.name}: its stages in program order."""', "    out: dict[str, Stage] = {}"]
+    stages += [f'    """Launch {launch.name}: its stages in program order, each on the CTAs after the one before."""']
+    stages += ["    out: dict[str, Stage] = {}", "    cta = 0"]
     for stage in launch.stages:
         stages += _stage(stage)
     stages += ["    return out"]
@@ -131,7 +132,7 @@ def _stage(stage: Stage) -> list[str]:
     lines = [
         f"out[{stage.name!r}] = Stage(",
         f"    tasks={shape.tasks},",
-        f"    first_cta={stage.first_cta},{note}",
+        f"    first_cta={'cta' if stage.first_cta is None else stage.first_cta} % GRID,{note}",
         f"    take={shape.take.value!r},",
         f"    lds=({''.join(f'Lds({m.name!r}, {m.dtype!r}, {m.count}, {m.align}), ' for m in shape.lds)}),",
         f"    weight_bytes=lambda i: {shape.weight_bytes},",
@@ -143,6 +144,7 @@ def _stage(stage: Stage) -> list[str]:
         *(f"        {_write(write)}," for write in shape.writes),
         "    ),",
         ")",
+        f"cta = out[{stage.name!r}].first_cta + out[{stage.name!r}].tasks",
     ]
     if stage.statements:
         lines.insert(0, f"# {', '.join(stage.statements)}")

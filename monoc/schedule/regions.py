@@ -132,15 +132,14 @@ def share_bytes(regions: tuple[Region, ...]) -> tuple[Region, ...]:
     forms, so that no tag of one is ever data of the other; the tags of the launches differ, or each ends the
     epoch.
     """
-    first: dict[str, Region] = {}
+    hosts: dict[tuple[object, ...], Region] = {}
     out = []
     for region in regions:
         if region.shares:  # carried: the very bytes of the launch that wrote them
             out.append(region)
             continue
-        host = first.setdefault(region.name, region)
-        alike = host is not region and _shape(host) == _shape(region)
-        out.append(replace(region, shares=f"{host.launch}.{host.name}") if alike else region)
+        host = hosts.setdefault((region.name, *_shape(region)), region)
+        out.append(region if host is region else replace(region, shares=f"{host.launch}.{host.name}"))
     return tuple(out)
 
 

@@ -155,7 +155,9 @@ def _regions(schedule: Schedule, plan: PlanModule, b: Any, launch: str, used: se
     table, offsets = plan.LAUNCHES[launch].regions(b), plan.offsets(b, launch)
     shares = {r.name: r.shares for r in schedule.regions if r.launch == launch}
     return tuple(
-        RegionRow(name, r.space, offsets[name], r.bytes, r.form, r.scope, r.tag, *r.lifetime, shares[name])
+        RegionRow(
+            name, r.space, offsets[name], r.bytes, r.form, r.scope, r.tag, r.lifetime[0], r.lifetime[1], shares[name]
+        )
         for name, r in table.items()
         if name in used
     )

@@ -55,9 +55,14 @@ def _found(f: Fuser, op: Operation, weight: TensorDecl) -> _Linear:
         raise f.error(op, "has to be rounded to bf16 by its one reader: write bf16(x @ w)")
     rows, k = (f.width_of(extent.size, op) for extent in weight.shape)
     x = f.operand(op, "x")
+    quantise = f.producer(x)
+    if quantise.name not in f.taken and f.holds(f.operand(quantise, "x"), "rows"):
+        made = f.held(f.operand(quantise, "x"), "rows")
+        code = _CODES[str(f.attribute(quantise, "rule"))]
+        source = Source(made.region, k, units=Units(ZERO, formula(made.units)), quantised=False, code=code)
+        return _Linear(op, weight, rows, k, source, (quantise, op, rounded), rounded.writes[0])
     made = f.held(x, "mx")
-    units = Units(ZERO, formula(made.units))
-    source = Source(made.region, k, units=units)
+    source = Source(made.region, k, units=Units(ZERO, formula(made.units)))
     if op.kind == "grouped_linear":
         source = _grouped(f, op, source)
     return _Linear(op, weight, rows, k, source, (op, rounded), rounded.writes[0])
@@ -144,7 +149,10 @@ def _gated(f: Fuser, found: _Linear, gated: Operation) -> None:
         found.op, found.weight, found.rows, found.k, found.source, (*found.operations, gated), gated.writes[0], gated
     )
     quantise = f.consumer(found.value, ("mxfp8",))
-    if quantise is None:
+    reader = f.consumer(quantise.writes[0], ("linear",)) if quantise is not None else None
+    if quantise is None or reader is not None:
+        # Eight outputs a task instead of an MXFP8 group of 32: four times the tasks for a weight few CTAs would stream;
+        # the one linear that reads them quantises them itself.
         return _rows(f, found)
     return _mx(f, found, quantise)
 
