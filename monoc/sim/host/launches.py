@@ -16,6 +16,7 @@ import flydsl.compiler as flyc
 import torch
 from flydsl._mlir import ir
 from flydsl.compiler.jit_function import JitFunction
+from flydsl.compiler.kernel_function import KernelFunction
 from flydsl.expr.typing import Constexpr
 
 from monoc.build.device import COMPILE_LOCK, DeviceLaunch, assembly_target, record_launches
@@ -44,6 +45,26 @@ def _specialization(function: JitFunction, bound: inspect.BoundArguments) -> tup
     except TypeError:
         return None
     return tuple(key)
+
+
+@contextmanager
+def _decorating_alone(decorator: type) -> Iterator[None]:
+    """One decoration at a time.
+
+    FlyDSL rewrites a function when it is decorated and numbers the names it makes up: two ranks' threads decorating
+    one function at once would get different code for the same build.
+    """
+    initialize = decorator.__init__  # type: ignore[misc]
+
+    def locked(self: Any, *args: Any, **kwargs: Any) -> None:
+        with COMPILE_LOCK:
+            initialize(self, *args, **kwargs)
+
+    decorator.__init__ = locked  # type: ignore[misc]
+    try:
+        yield
+    finally:
+        decorator.__init__ = initialize  # type: ignore[misc]
 
 
 class LaunchInterceptor:
@@ -80,7 +101,11 @@ class LaunchInterceptor:
                 return compiled_call(compiled, *args)
             return interceptor._record(lambda: compiled_call(compiled, *args))
 
-        with assembly_target(arch, cache_dir=cache_dir, debug=debug):
+        with (
+            assembly_target(arch, cache_dir=cache_dir, debug=debug),
+            _decorating_alone(JitFunction),
+            _decorating_alone(KernelFunction),
+        ):
             JitFunction.__call__ = call_jit
             _COMPILE_CALLABLE.__call__ = call_compile
             flyc.CompiledFunction.__call__ = call_compiled

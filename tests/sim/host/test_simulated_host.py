@@ -102,7 +102,8 @@ def make_build(build: Build, unknown: object = None):
     def kernel(a: Int64):
         _ = unknown
         lds = fx.SharedAllocator().allocate(Shared).peek()
-        fx.ptr_store(offset(fx.thread_idx.x), lds.words.ptr + fx.thread_idx.x)
+        if fx.thread_idx.x > build.tokens:
+            fx.ptr_store(offset(fx.thread_idx.x), lds.words.ptr + fx.thread_idx.x)
 
     @flyc.jit
     def launch(a: Int64, stream: fx.Stream = _STREAM):
