@@ -24,7 +24,7 @@ from monoc.expr.ir import (
 )  # fmt: skip
 from monoc.expr.slot import Slot
 
-__all__ = ["flydsl_expression", "flydsl_slot", "used_device_functions"]
+__all__ = ["flydsl_expression", "flydsl_slot"]
 
 _UNARY = {
     UnaryOp.EXP2: "exp2",
@@ -34,7 +34,7 @@ _UNARY = {
     UnaryOp.EXP: "exp",
     UnaryOp.SQRT: "sqrt",
 }
-_INFIX = {BinaryOp.ADD: "+", BinaryOp.SUB: "-", BinaryOp.MUL: "*"}
+_INFIX = {BinaryOp.ADD: "+", BinaryOp.SUB: "-", BinaryOp.MUL: "*", BinaryOp.DIV: "/"}
 _COMPARE = {
     CompareOp.LT: "<",
     CompareOp.LE: "<=",
@@ -57,36 +57,53 @@ def _constant(value: float) -> str:
     raise AssertionError(value)
 
 
+# How tightly an expression's text binds: sums, products, signs, and everything that needs no parentheses.
+_SUM, _PRODUCT, _SIGN, _ATOM = 1, 2, 3, 4
+_BINDS = {BinaryOp.ADD: _SUM, BinaryOp.SUB: _SUM, BinaryOp.MUL: _PRODUCT, BinaryOp.DIV: _PRODUCT}
+
+
 def flydsl_expression(expr: Expr) -> str:
-    """``expr`` (no :class:`Access`, no :class:`Reduce`: those are the skeleton's) as a FlyDSL expression."""
+    """``expr`` (no :class:`Access`, no :class:`Reduce`: those are the skeleton's) as a FlyDSL expression.
+
+    Parenthesised only where Python's grouping (left to right) would not be the tree's. Raises ``TypeError``.
+    """
+    return _text(expr)[0]
+
+
+def _operand(expr: Expr, at_least: int) -> str:
+    text, binds = _text(expr)
+    return text if binds >= at_least else f"({text})"
+
+
+def _text(expr: Expr) -> tuple[str, int]:
+    """The text of ``expr`` and how tightly it binds."""
     match expr:
         case Const(value=value):
-            return _constant(value)
+            return _constant(value), _ATOM
         case Local(name=name):
-            return name
+            return name, _ATOM
         case Unary(op=UnaryOp.NEG, x=x):
-            return f"(-{flydsl_expression(x)})"
+            return f"-{_operand(x, _SIGN)}", _SIGN
         case Unary(op=UnaryOp.ABS, x=x):
-            return f"abs({flydsl_expression(x)})"
+            return f"abs({flydsl_expression(x)})", _ATOM
         case Unary(op=op, x=x):
-            return f"{_UNARY[op]}({flydsl_expression(x)})"
-        case Binary(op=BinaryOp.DIV, a=a, b=b):
-            return f"({flydsl_expression(a)} / {flydsl_expression(b)})"
+            return f"{_UNARY[op]}({flydsl_expression(x)})", _ATOM
         case Binary(op=BinaryOp.MIN | BinaryOp.MAX as op, a=a, b=b):
-            return f"fx.{op}({flydsl_expression(a)}, {flydsl_expression(b)})"
+            return f"fx.{op}({flydsl_expression(a)}, {flydsl_expression(b)})", _ATOM
         case Binary(op=op, a=a, b=b):
-            return f"({flydsl_expression(a)} {_INFIX[op]} {flydsl_expression(b)})"
+            binds = _BINDS[op]
+            return f"{_operand(a, binds)} {_INFIX[op]} {_operand(b, binds + 1)}", binds
         case Fma(a=a, b=b, c=c):
-            return f"fma({flydsl_expression(a)}, {flydsl_expression(b)}, {flydsl_expression(c)})"
+            return f"fma({flydsl_expression(a)}, {flydsl_expression(b)}, {flydsl_expression(c)})", _ATOM
         case Round(dtype=DType.BF16, x=x):
-            return f"bf16_round({flydsl_expression(x)})"
+            return f"bf16_round({flydsl_expression(x)})", _ATOM
         case Round(dtype=DType.F32, x=x):
-            return flydsl_expression(x)
+            return _text(x)
         case Compare(op=op, a=a, b=b):
-            return f"({flydsl_expression(a)} {_COMPARE[op]} {flydsl_expression(b)})"
+            return f"{_operand(a, _SUM)} {_COMPARE[op]} {_operand(b, _SUM)}", 0
         case Select(condition=condition, a=a, b=b):
-            chosen = f"{flydsl_expression(condition)}.select({flydsl_expression(a)}, {flydsl_expression(b)})"
-            return f"fx.Float32({chosen})"
+            chosen = f"{_operand(condition, _ATOM)}.select({flydsl_expression(a)}, {flydsl_expression(b)})"
+            return f"fx.Float32({chosen})", _ATOM
         case Access() | Reduce() | Round():
             raise TypeError(f"{type(expr).__name__} has no place in a slot: {expr}")
     raise TypeError(f"not an expression: {expr!r}")
@@ -96,23 +113,6 @@ def flydsl_slot(slot: Slot) -> str:
     """The function of ``slot``: f32 parameters in order, one result or a tuple of them."""
     parameters = ", ".join(i.name for i in slot.inputs)
     lines = [f"def {slot.name}({parameters}):", f'    """{"; ".join(slot.statements)}"""']
-    lines += [f"    {name} = {_bare(flydsl_expression(e))}" for name, e in slot.lets]
-    lines.append(f"    return {', '.join(_bare(flydsl_expression(e)) for e in slot.results)}")
+    lines += [f"    {name} = {flydsl_expression(e)}" for name, e in slot.lets]
+    lines.append(f"    return {', '.join(flydsl_expression(e) for e in slot.results)}")
     return "\n".join(lines) + "\n"
-
-
-def _bare(text: str) -> str:
-    """``text`` without one pair of parentheses around all of it."""
-    if not (text.startswith("(") and text.endswith(")")):
-        return text
-    depth = 0
-    for i, c in enumerate(text):
-        depth += (c == "(") - (c == ")")
-        if depth == 0 and i < len(text) - 1:
-            return text
-    return text[1:-1]
-
-
-def used_device_functions() -> frozenset[str]:
-    """The device library's names a slot may call."""
-    return frozenset({*_UNARY.values(), "fma", "bf16_round", "constant_f32"})

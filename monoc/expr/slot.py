@@ -19,7 +19,7 @@ class SlotInput:
 
 @dataclass(frozen=True)
 class Slot:
-    """``def name(inputs): lets; return results``, every expression in :class:`~monoc.expr.ir.Local` names and constants.
+    """``def name(inputs): lets; return results``, all in :class:`~monoc.expr.ir.Local` names and constants.
 
     ``statements``: the spec statements it was written as, for its docstring.
     """
