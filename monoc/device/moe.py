@@ -2,8 +2,9 @@
 
 Weights ``[experts * rows, k / 2]`` bytes, two e2m1 a byte, low nibble the lower K, every 16 rows in aiter's (16, 16)
 byte shuffle: ``[k / 32 chunks of 16 bytes][16 rows][16 bytes]``, so a wave's 64 lanes read a K step of 128 as 1 KiB in
-a row. Scales ``[experts * rows, columns]`` E8M0 in aiter's ``shuffle_scale`` order: a 32-row block is ``[columns / 8][4]
-[16 rows][2 halves of 4 columns][2 tiles]`` bytes, so lane l's word holds the codes of two K steps times two tiles.
+a row. Scales ``[experts * rows, columns]`` E8M0 in aiter's ``shuffle_scale`` order: a 32-row block is
+``[columns / 8][4][16 rows][2 halves of 4 columns][2 tiles]`` bytes, so lane l's word holds the codes of two K steps
+times two tiles.
 """
 
 from __future__ import annotations
@@ -145,8 +146,8 @@ class RowTile(Frozen):
     def _mine(self, cta: Any, count: int) -> list[tuple[Any, Any]]:
         """A thread's (row, 16-byte piece) of ``count`` rows.
 
-        A thread past the last piece has that piece again: left out, it would make LLVM wait for every load in flight, the
-        weights' too, before the next turn's.
+        A thread past the last piece has that piece again: left out, it would make LLVM wait for every load in flight,
+        the weights' too, before the next turn's.
         """
         pieces = self.rows.stride // 4
         turns = passes(count * pieces, cta.threads)
@@ -166,7 +167,11 @@ class RowTile(Frozen):
         """Rows 0 .. ``count`` become the region's, a few at a time; the caller lets the CTA meet."""
         for at in range(0, count, 2 * FILL_ROWS):
             some = min(2 * FILL_ROWS, count - at)
-            self.place(cta, at, some, self.fetch(cta, region, lambda row, at=at: at + row, some))
+
+            def token_of(row: Any, at: int = at) -> Any:
+                return at + row
+
+            self.place(cta, at, some, self.fetch(cta, region, token_of, some))
 
     def operand(self, row: Any, step: Any, lane: Any) -> fx.Vector:
         """A lane's fp8 operand of K step ``step`` of row ``row``."""
