@@ -13,7 +13,7 @@ from monoc.device.memory import lds_load
 from monoc.device.numeric import bf16_round
 from monoc.device.rows import lanes_apart
 
-__all__ = ["PartialSplit", "sum_parts", "sum_waves"]
+__all__ = ["PartialSplit", "sum_parts", "sum_slices", "sum_waves"]
 
 
 @dataclass(frozen=True)
@@ -80,3 +80,17 @@ def sum_parts(parts: list[list[Any]]) -> list[fx.Float32]:
     for part in parts[1:]:
         total = [t + fx.Int32(w).bitcast(fx.Float32) for t, w in zip(total, part, strict=True)]
     return [bf16_round(t) for t in total]
+
+
+def sum_slices(region: Any, first: Any, slices: int, lane: Any) -> fx.Float32:
+    """The ``slices`` fp32 words ``first`` .. of ``region`` summed by one wave, the same bits in every lane and wave.
+
+    Order: a lane's words 64 apart, one after the other; lanes 1, 2, 4, ... apart.
+    """
+    at = [lane + turn for turn in range(0, slices, 64)]
+    got = region.get([(first + fx.min(slice_, slices - 1), 1) for slice_ in at])
+    total = fx.Float32(0.0)
+    for slice_, words in zip(at, got, strict=True):
+        value = fx.Int32(words[0]).bitcast(fx.Float32)
+        total = total + (slice_ < slices).select(value, fx.Float32(0.0))
+    return fx.Float32(reduce_lanes(total, lanes_apart(64)))

@@ -59,6 +59,9 @@ class RowNormParams:
     [t] and ``weights`` [c]. Outputs, each optional: ``out``, bf16 [tokens, hidden] in memory where ``out_when``
     holds; ``rows``, a region of bf16 rows (a unit a token); ``mx``, MXFP8 regions. ``hidden``: a multiple of 32. Sum
     order: a thread's columns, eight at a time; lanes 1, 2, 4, ... apart; waves in order.
+
+    With ``squares`` the sums of x^2 come from the slices: fp32 words [token][``slices``] (``row_units`` units, all
+    waited for), summed by every wave for itself (``monoc/device/partials.py``): no exchange between the waves.
     """
 
     stage: str
@@ -80,6 +83,8 @@ class RowNormParams:
     gates: str = ""
     gates_value: str = "pre"
     gate_count: str = ""
+    squares: str = ""
+    slices: str = ""
     tokens: str = "b.tokens"
     template: str = "row_norm"
 
@@ -112,6 +117,9 @@ class RowNormParams:
         reads = [RegionRead(self.row, Units(ZERO, formula(self.row_units)), part=formula(self.tokens))]
         if self.gates:
             reads.append(RegionRead(self.gates, unit))
+        if self.squares:
+            units = Units(ZERO, formula(self.row_units))
+            reads.append(RegionRead(self.squares, units, part=formula(self.tokens)))
         writes = [mx_write(o, self.tokens, self.hidden) for o in self.mx]
         if self.rows:
             words = formula(f"{self.tokens} * ({self.hidden} // 2)")
@@ -119,7 +127,7 @@ class RowNormParams:
             writes.insert(0, rows)
         return StageShape(
             tasks=formula(self.tokens),
-            lds=(LdsMember("sums", "f32", formula("THREADS // 64")),),
+            lds=() if self.squares else (LdsMember("sums", "f32", formula("THREADS // 64")),),
             reads=tuple(reads),
             writes=tuple(writes),
         )

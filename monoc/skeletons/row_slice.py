@@ -27,7 +27,7 @@ class Coefficients:
 
 
 def partial_words(mixes: str) -> str:
-    """Words of one (token, slice) of a partials region: the mixes padded to fours, sum of S^2, sum of h^2 (or 0)."""
+    """Words of one (token, slice) of a partials region: the mixes padded to fours, the sum of S^2, a pad."""
     return f"(round_up({mixes}, 4) + 2)"
 
 
@@ -39,7 +39,8 @@ class RowSliceParams:
     ``h[t,c] = collapse(...)`` goes to region ``row`` (bf16 pairs [token][hidden / 2], unit: a slice). Region
     ``partials`` ([token][slice][:func:`partial_words`], unit: a slice) gets ``sum over the slice of (hi + lo)[j,s,c]
     * S[t,s,c]`` for the ``mixes`` rows j of the fp32 weight (hi = bf16(w), lo = bf16(w - hi): both products exact in
-    fp32), then the sum of S^2 and, with ``row_squares``, of h^2.
+    fp32), then the sum of S^2. Region ``row_squares`` ([token][slice] fp32 words, unit: a slice) gets the sum of h^2,
+    for consumers that norm the row themselves.
 
     ``settled_region``: S handed on too, bf16 pairs [token][stream][hidden / 2], unit: a slice (for a norm stage that
     collapses by gates not known yet).
@@ -73,7 +74,7 @@ class RowSliceParams:
     settled_value: str = "S"
     stream_index: str = "s"
     settled_region: str = ""
-    row_squares: bool = False
+    row_squares: str = ""
     vector: str = "4"
     tokens: str = "b.tokens"
     tp: str = "b.tp"
@@ -143,11 +144,18 @@ class RowSliceParams:
             units=tasks,
             task_units=unit,
         )
+        squares = RegionWrite(
+            self.row_squares,
+            words=formula(f"{self.tokens} * {self.slices}"),
+            units=tasks,
+            task_units=unit,
+        )
+        optional = ((self.row, row), (self.row_squares, squares), (self.settled_region, streams))
         stride = f"{self.streams} * {self.columns} // 2 + 4"
         return StageShape(
             tasks=tasks,
             lds=(LdsMember("slice", "i32", formula(f"{self.tokens} * ({stride})")),),
-            writes=((row,) if self.row else ()) + ((streams,) if self.settled_region else ()) + (partials,),
+            writes=(*(write for name, write in optional if name), partials),
             reads=reads,
             weight_bytes=formula(f"4 * {self.mixes} * {self.streams} * {self.columns}"),
         )

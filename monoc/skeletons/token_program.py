@@ -71,9 +71,8 @@ class TokenProgramParams:
     """Task t: token t's ``partials`` (of :class:`~monoc.skeletons.row_slice.RowSliceParams`) summed over slices, then
     outputs.
 
-    Slots read ``mixes_value`` [t, j], ``squares_value`` [t] (the sum of S^2), ``row_squares_value`` [t] (the sum of
-    h^2, where the slices have it) and ``weights``. Sum order: consecutive slices in order, ``slices / groups`` a lane
-    group; the groups of a wave pairwise; the waves in order.
+    Slots read ``mixes_value`` [t, j], ``squares_value`` [t] (the sum of S^2) and ``weights``. Sum order: consecutive
+    slices in order, ``slices / groups`` a lane group; the groups of a wave pairwise; the waves in order.
     """
 
     stage: str
@@ -85,7 +84,6 @@ class TokenProgramParams:
     weights: tuple[TokenWeight, ...] = ()
     mixes_value: str = "mix"
     squares_value: str = "ss"
-    row_squares_value: str = ""
     tokens: str = "b.tokens"
     template: str = "token_program"
 
@@ -130,8 +128,6 @@ class TokenProgramParams:
     def sums(self, out: TokenOutput) -> tuple[str, ...]:
         """The words of a token's summed partials the slot of ``out`` reads, each once."""
         words = {self.squares_value: f"{self.part} - 2"}
-        if self.row_squares_value:
-            words[self.row_squares_value] = f"{self.part} - 1"
         found = []
         for given in out.slot.inputs:
             if given.access is None:

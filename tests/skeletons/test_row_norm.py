@@ -98,3 +98,18 @@ def test_collapse_behind_the_gates(tmp_path: Path) -> None:
         f = f + pre[:, i, None] * values[:, i]
     x = from_bits(to_bits(f)).astype(np.float64)
     _close(normed, x / np.sqrt((x * x).mean(1, keepdims=True) + 1e-20) * from_bits(w))
+
+
+@pytest.mark.parametrize(("hidden", "form"), [(5120, Form.PAIR), (256, Form.FLAG)])
+def test_squares_from_the_slices(tmp_path: Path, hidden: int, form: Form) -> None:
+    tokens, slices = 3, hidden // 32
+    params = replace(norm(hidden), squares="squares", slices="HIDDEN // COLUMNS", mx=(), rows="")
+    rng = np.random.default_rng(2)
+    h, w = random_bf16(rng, tokens, hidden), random_bf16(rng, hidden)
+    x = from_bits(h).astype(np.float64)
+    squares = (x * x).reshape(tokens, slices, 32).sum(2).astype(np.float32)
+    external = {"row": (tokens * hidden // 2, slices), "squares": (tokens * slices, slices)}
+    dims, normed = {"HIDDEN": hidden, "COLUMNS": 32}, np.zeros_like(h)
+    bench = Bench([Placed(params)], dims, {"tokens": tokens}, tmp_path, form=form, external=external)
+    bench.run([{"norm_weight": w, "normed": normed}], [{"row": pairs(h), "squares": squares}])
+    _close(normed, x / np.sqrt((x * x).mean(1, keepdims=True) + 1e-20) * from_bits(w))

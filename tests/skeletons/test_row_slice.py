@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from harness import Bench, Placed, from_bits, to_bits
+from harness import Bench, Outcome, Placed, from_bits, to_bits
 from reference import pairs, random_bf16, unpack
 from seam import COLLAPSE, FOLD
 
@@ -36,7 +36,7 @@ SLICE = RowSliceParams(
         Coefficients("post", "post", ("STREAMS",)),
         Coefficients("pre", "pre", ("STREAMS",)),
     ),
-    row_squares=True,
+    row_squares="squares",
 )
 REDUCED = replace(SLICE, stage="ffn_slice", pending="", pending_region="attention", fold_when=formula("True"))
 FULL = {"HIDDEN": 5120, "STREAMS": 4, "MIXES": 24, "COLUMNS": 32}
@@ -96,7 +96,8 @@ class Case:
         names = ("residual", "pending", "comb", "post", "pre", "fn", "settled")
         return {name: getattr(self, name) for name in names}
 
-    def check(self, settled: np.ndarray, row: np.ndarray, partials: np.ndarray, columns: int) -> None:
+    def check(self, settled: np.ndarray, out: Outcome, rank: int = 0, columns: int = 32) -> None:
+        row, partials, squares = (out.region(name, rank) for name in ("row", "partials", "squares"))
         assert np.array_equal(settled, self.want_settled)
         assert np.array_equal(unpack(row, self.tokens, self.hidden), self.want_row)
         slices = self.hidden // columns
@@ -109,7 +110,9 @@ class Case:
         assert np.all(np.abs(got[..., :24] - mixes) <= 1e-6 * scale)
         np.testing.assert_allclose(got[..., 24], np.einsum("tsnc,tsnc->tn", s, s), rtol=1e-6)
         h = from_bits(self.want_row).astype(np.float64).reshape(self.tokens, slices, columns)
-        np.testing.assert_allclose(got[..., 25], np.einsum("tnc,tnc->tn", h, h), rtol=1e-6)
+        np.testing.assert_allclose(
+            squares.view(np.float32).reshape(self.tokens, slices), np.einsum("tnc,tnc->tn", h, h), rtol=1e-6
+        )
 
 
 @pytest.mark.parametrize(
@@ -126,14 +129,14 @@ def test_slice(tmp_path: Path, tokens: int, columns: int, fold: bool, form: Form
     dims = FULL | {"HIDDEN": 256, "COLUMNS": columns}
     bench = Bench([Placed(SLICE, 1)], dims, {"tokens": tokens, "fold": fold}, tmp_path, threads=threads, form=form)
     out = bench.run([case.arguments()])
-    case.check(case.settled, out.region("row"), out.region("partials"), columns)
+    case.check(case.settled, out, columns=columns)
 
 
 @pytest.mark.parametrize(("tokens", "mixes", "streams"), [(3, 40, 2), (35, 40, 2), (20, 6, 1)])
 def test_other_shapes(tmp_path: Path, tokens: int, mixes: int, streams: int) -> None:
     """Streams as they come, other numbers of streams and mixes, eight columns a thread, streams handed on."""
     params = replace(SLICE, fold=None, pending="", collapse=None, row="", vector="8", settled_region="on")
-    params = replace(params, row_squares=False, coefficients=())
+    params = replace(params, row_squares="", coefficients=())
     dims = {"HIDDEN": 128, "STREAMS": streams, "MIXES": mixes, "COLUMNS": 64}
     rng = np.random.default_rng(mixes)
     residual, settled = random_bf16(rng, tokens, streams, 128), np.zeros((tokens, streams, 128), np.uint16)
@@ -168,4 +171,4 @@ def test_slice_of_a_reduced_row(tmp_path: Path) -> None:
     bench = Bench([Placed(REDUCED)], FULL | {"HIDDEN": 256}, build, tmp_path, forms=forms, external=external)
     words = np.concatenate([pairs(part) for part in case.parts])
     out = bench.run([case.arguments()], [{"attention": words}])
-    case.check(case.settled, out.region("row"), out.region("partials"), 32)
+    case.check(case.settled, out)
