@@ -205,7 +205,7 @@ def _data(module: AsmModule) -> tuple[tuple[str, Any, int], ...]:
 
 
 @lru_cache(maxsize=64)
-def _load(digest: str, text: str, path: str, kernel_name: str | None, arch: str) -> Program:
+def _load(digest: str, text: str, path: str, kernel_name: str | None, arch: str, isa: str) -> Program:
     module = parse_asm(text, path)
     if module.target and not module.target.endswith(arch) and f"-{arch}:" not in module.target:
         raise AsmError(f"assembly is for {module.target.rpartition('-')[2]}, the simulator runs {arch}", path=path)
@@ -227,4 +227,4 @@ def load_program(text: str, path: str = "<asm>", kernel: str | None = None, arch
     Raises `AsmError` naming the line of an instruction that cannot be executed and the nearest known ones.
     """
     digest = hashlib.sha256(text.encode()).hexdigest()
-    return _load(digest, text, path, kernel, arch)
+    return _load(digest, text, path, kernel, arch, _core.isa())

@@ -153,6 +153,7 @@ bool decode_lds(Program& program, const Insn& insn, Op& op) {
       op.dst_dwords = 1;
       m.vaddr = reg(1, 1, "address");
       m.vdata = reg(2, 1, "data");
+      if (insn.mnemonic == "ds_permute_b32") op.imm2 = kPermutePush;
       op.cls = OpClass::lds_permute;
       return true;
     case DsForm::swizzle: {

@@ -197,6 +197,7 @@ bool lane_instruction(Program& program, const Insn& insn, const std::string& m, 
     op.src[0].kind = Src::vgpr;
     op.src[0].index = vector_register(program, operand(insn, 1), 1, "source");
     op.nsrc = 1;
+    op.imm2 = kLaneSwap;
   } else {
     return false;
   }

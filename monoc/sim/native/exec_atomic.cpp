@@ -150,7 +150,6 @@ void atomic(Wave& w, const Op& op) {
     report(w, op, "poison", "atomic on never-written memory", lane, a.addr[lane]);
     return;
   }
-  ++w.stores_in_flight;
 }
 
 // LDS atomics: vaddr in op.mem.vaddr, data in src[0], second data (compare) in src[1]; DS cmpst compares with data0 and stores data1.

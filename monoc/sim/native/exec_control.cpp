@@ -38,7 +38,6 @@ void s_sleep(Wave& w, const Op&) { w.stop = Stop::yield; }
 
 // Memory is immediate: a wait only ends the window in which stores count as in flight for the hand-off checker.
 void s_waitcnt(Wave& w, const Op& op) {
-  if (uint32_t(op.imm) < w.stores_in_flight) w.stores_in_flight = uint32_t(op.imm);
   if (op.imm == 0) ++w.drains;
 }
 void s_trap(Wave& w, const Op& op) { report_number(w, op, "trap", "s_trap %llu", uint32_t(op.imm)); }

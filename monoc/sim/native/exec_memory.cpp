@@ -291,7 +291,6 @@ void store(Wave& w, const Op& op) {
   });
   if (!ok) return;
   w.tc->changed();
-  ++w.stores_in_flight;
 }
 
 // Scratch: each lane's own memory, spilled registers mostly. Never-written scratch is not reported, but poison survives a spill.

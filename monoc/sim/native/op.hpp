@@ -74,6 +74,8 @@ inline constexpr uint16_t kGeneral = 1, kOverlap = 2, kIgnoreExec = 4, kPoll = 8
                           kReadsScc = 32, kWritesScc = 64, kSaveExec = 128;
 // How poison of a scalar op's sources reaches its result (Op::imm2 of OpClass::salu).
 enum Spread : int32_t { kSpreadAll = 0, kSpreadAnd, kSpreadOr, kSpreadAndNot, kSpreadBits, kSpreadSelect };
+// Op::imm2 of OpClass::lane and OpClass::lds_permute.
+inline constexpr int32_t kLaneSwap = 1, kPermutePush = 1;
 
 struct alignas(64) Op {
   Handler fn = nullptr;

@@ -173,7 +173,7 @@ void lane_step(Wave& w, const Op& op) {
     p.v[op.dst] = (p.v[op.dst] & ~(1ull << lane)) | uint64_t(bad) << lane;
     return;
   }
-  if (op.fn == find_handler("v_swap_b32")) {
+  if (op.imm2 == kLaneSwap) {
     uint64_t exec = w.exec(), a = p.v[op.dst], b = p.v[op.src[0].index];
     p.v[op.dst] = (a & ~exec) | (b & exec);
     p.v[op.src[0].index] = (b & ~exec) | (a & exec);
@@ -189,7 +189,7 @@ void permute_step(Wave& w, const Op& op) {
   uint64_t exec = w.exec(), data = p.v[op.mem.vdata], bits = 0;
   bool swizzle = op.extra != nullptr;
   uint64_t index = swizzle ? 0 : p.v[op.mem.vaddr];
-  bool push = !swizzle && op.fn == find_handler("ds_permute_b32");
+  bool push = op.imm2 == kPermutePush;
   for (int l = 0; l < 64; ++l) {
     int other = swizzle ? op.extra->lane[l] : int((w.vgpr[op.mem.vaddr].v[l] + uint32_t(op.mem.offset)) >> 2 & 63);
     if (push) bits |= (exec >> l & 1) ? uint64_t(((data | index) >> l & 1)) << other : 0;

@@ -61,7 +61,6 @@ struct alignas(64) Wave {
   uint32_t mode = alu::kModeDefault;
   int id = 0;
   uint64_t clock = 0;           // instructions executed, a stand-in for time
-  uint32_t stores_in_flight = 0;  // stores since the last s_waitcnt vmcnt(0)
   uint32_t drains = 0;            // how often the wave has waited for all its memory accesses
   // What the wave last loaded from memory: a hang report names it.
   const Op* last_load = nullptr;
@@ -96,6 +95,7 @@ struct Cta {
   uint64_t* bytes = nullptr;      // observers: loaded, stored
   uint32_t idle = 0, skip = 0;    // fruitless visits, and how many to leave out
   bool started = false, done = false;
+  bool quiet = false;             // its last visit changed no memory
   int launch_index = 0;
   const struct RankLaunch* launch = nullptr;
 };

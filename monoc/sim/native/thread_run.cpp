@@ -9,6 +9,8 @@ namespace {
 
 // Instructions a wave runs before the next one of its CTA gets its turn; a wait, sleep or end comes earlier as a rule.
 constexpr uint64_t kWaveSlice = 8192;
+// The same in a CTA whose last visit changed nothing: likely it spins.
+constexpr uint64_t kQuietSlice = 1024;
 // Rounds over the waves of a CTA before the next CTA gets its turn.
 constexpr int kCtaRounds = 24;
 // Visits without any change anywhere before register states are compared.
@@ -102,7 +104,7 @@ ThreadRun::ThreadRun(Machine& machine, ThreadContext& tc, std::vector<Cta*> ctas
 }
 
 void ThreadRun::run_wave(Wave& w) {
-  uint64_t left = kWaveSlice;
+  uint64_t left = w.cta->quiet ? kQuietSlice : kWaveSlice;
   for (;;) {
     if (w.poisoned && !any_poison(w)) w.poisoned = false;
     w.stop = Stop::none;
@@ -129,8 +131,10 @@ bool ThreadRun::visit(Cta& cta) {
   if (!cta.started) machine_.start(cta, tc_);
   tc_.buffer_cache = caches_.data() + cache_of_[size_t(cta.launch_index)].second;
   bool advanced = false;
+  uint64_t before = tc_.changes.load(std::memory_order_relaxed);
   for (int round = 0; round < kCtaRounds; ++round) {
     bool again = false;
+    bool sliced = false;  // a wave used up its slice
     for (int i = 0; i < cta.waves; ++i) {
       Wave& w = cta.wave[i];
       if (w.status != Status::running) continue;
@@ -155,16 +159,17 @@ bool ThreadRun::visit(Cta& cta) {
         case Stop::yield:
           break;
         default:
-          again = true;
+          sliced = true;
       }
     }
-    advanced = advanced || again;
+    advanced = advanced || again || sliced;
     if (cta.live == 0) {
       cta.done = true;
       return true;
     }
     if (!again) break;
   }
+  cta.quiet = tc_.changes.load(std::memory_order_relaxed) == before;
   return advanced;
 }
 
