@@ -70,6 +70,10 @@ class MxWeight(Frozen):
         return k * TILE if self.shuffled else k
 
 
+def _both(a: Any, b: Any) -> Any:
+    return a if b is None else a & b
+
+
 @dataclass(frozen=True)
 class _Base(Frozen):
     """A wave-uniform address weights are loaded from; ``live``: the lanes' (low, high, code) predicates, None for
@@ -166,8 +170,7 @@ class MxGemv(Frozen):
         """Whether row tile ``tile`` of a task is to be loaded, None for always."""
         if self.outputs % self.task_outputs == 0:
             return wanted
-        inside = first + tile * (self.task_outputs // self.tiles) < self.outputs
-        return inside if wanted is None else inside & wanted
+        return _both(first + tile * (self.task_outputs // self.tiles) < self.outputs, wanted)
 
     def _row(self, first: Any, tile: Any, lane: Any) -> Any:
         if self.half:
@@ -190,7 +193,11 @@ class MxGemv(Frozen):
         out: list[MxOperand] = []
         for turn in range(self.rounds):
             step = part + self.own_waves * turn
-            live = self._live(step, j) if self._ragged(turn) else None
+            live = None
+            if self._ragged(turn) and self._whole:
+                wants = [_both(step < self.window // STEP, want) for want in wants]
+            elif self._ragged(turn):
+                live = self._live(step, j)
             value_base = weight.values + fx.Int64(weight.along(k0 + step * STEP))
             code_base = weight.codes + fx.Int64(k0 // MX_GROUP + step * (STEP // MX_GROUP))
             for t in range(self.own_tiles):
@@ -201,24 +208,31 @@ class MxGemv(Frozen):
                 out.append(MxOperand([half[e] for half in (low, high) for e in range(4)], code))
         return out
 
+    @property
+    def _whole(self) -> bool:
+        """Whether a step lies in the window or does not, for all lanes alike."""
+        return self.window % STEP == 0
+
     def _live(self, step: Any, j: Any) -> tuple[Any, Any, Any]:
         """Whether lane group ``j``'s low bytes, its high bytes and its K block of step ``step`` lie in the window."""
         at = step * STEP + j * 16
         return at < self.window, at + 64 < self.window, at + j * 16 < self.window
 
     def _steps(self, cta: Any) -> list[tuple[Any, Any, Any]]:
-        """Per turn, the window's values where this lane's low 16, its high 16 and its K block start.
+        """Per turn, where in the window this lane's low 16 and its high 16 values (in fours) and its K block are.
 
-        Those past the window start at 0: their weights are zeros, so any values do that are written.
+        In place of those past the window others of it: they meet weights of zero.
         """
         j = cta.lane >> 4
         _, part = self._place(cta)
         out = []
         for turn in range(self.rounds):
             step = part + self.own_waves * turn
-            at = step * STEP + j * 16
-            places = [at, at + 64, at + j * 16]
-            if self._ragged(turn):
+            if self._ragged(turn) and self._whole:
+                step = fx.min(step, self.window // STEP - 1)
+            low = step * (STEP // 4) + j * 4
+            places = [low, low + 16, step * (STEP // MX_GROUP) + j]
+            if self._ragged(turn) and not self._whole:
                 zero = fx.Int32(0)
                 places = [live.select(p, zero) for live, p in zip(self._live(step, j), places, strict=True)]
             out.append((places[0], places[1], places[2]))
@@ -232,7 +246,7 @@ class MxGemv(Frozen):
         values, codes = layout.value(row, k0 // 4), layout.code(row, k0 // MX_GROUP)
         wanted = []
         for low, high, block in self._steps(cta):
-            wanted += [(values + (low >> 2), 4), (values + (high >> 2), 4), (codes + (block >> 5), 1)]
+            wanted += [(values + low, 4), (values + high, 4), (codes + block, 1)]
         got = region.get(wanted)
         return [MxOperand([*got[i], *got[i + 1]], got[i + 2][0]) for i in range(0, len(got), 3)]
 
@@ -245,7 +259,7 @@ class MxGemv(Frozen):
         row = (first + fx.min(cta.lane & 15, count - 1)) * (pitch // 2) + k0 // 2
         wanted = []
         for low, high, _ in self._steps(cta):
-            wanted += [(row + (start >> 1) + more, 4) for start in (low, high) for more in (0, 4)]
+            wanted += [(row + start * 2 + more, 4) for start in (low, high) for more in (0, 4)]
         got = region.get(wanted)
         j = cta.lane >> 4
         out = []
