@@ -5,6 +5,7 @@ from __future__ import annotations
 from monoc.graph import build_graphs
 from monoc.passes.fuse import Fuse
 from monoc.passes.layer import Layer, Pass, PassError, run_passes
+from monoc.passes.legalise import Legalise
 from monoc.passes.names import PlanNames
 from monoc.passes.order import OrderStages
 from monoc.passes.shard import ShardTp
@@ -15,7 +16,7 @@ from monoc.spec.program import BuildSpace, Program
 
 __all__ = ["PASSES", "compile_layer", "draft_schedule"]
 
-PASSES: tuple[Pass, ...] = (ResolveViews(), ShardTp(), Fuse(), OrderStages())
+PASSES: tuple[Pass, ...] = (ResolveViews(), ShardTp(), Legalise(), Fuse(), OrderStages())
 
 
 def compile_layer(program: Program) -> Layer:

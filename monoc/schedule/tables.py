@@ -139,5 +139,5 @@ def _units(units: Callable[[Any], Any], tasks: Ints) -> tuple[Ints, Ints, Ints]:
     except ValueError:  # a formula that branches on the task index: one task at a time
         rows = np.array([units(int(i)) for i in tasks], dtype=np.int64).reshape(-1, 3)
         return rows[:, 0], rows[:, 1], rows[:, 2]
-    first, count, stride = (np.broadcast_to(np.asarray(p, dtype=np.int64), tasks.shape) for p in parts)
+    first, count, stride = (p if isinstance(p, np.ndarray) else np.full(len(tasks), p, np.int64) for p in parts)
     return first, count, stride
