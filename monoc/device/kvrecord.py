@@ -13,6 +13,7 @@ import flydsl.expr as fx
 
 from monoc.device.frozen import Frozen
 from monoc.device.numeric import E4M3_MAX, div_by, scale_code
+from monoc.device.rows import split_index
 
 __all__ = ["RECORD_GROUP", "KvRecord", "record_code"]
 
@@ -42,8 +43,8 @@ class KvRecord(Frozen):
 
     def places(self, cache: Any, slot: Any, block: Any, stride: Any) -> tuple[fx.Int64, fx.Int64]:
         """Addresses of ``slot``'s values and codes in a cache of ``block`` tokens and ``stride`` bytes a block."""
-        inside = slot % block
-        start = fx.Int64(cache) + fx.Int64(slot // block) * fx.Int64(stride)
+        page, inside = split_index(slot, block)
+        start = fx.Int64(cache) + fx.Int64(page) * fx.Int64(stride)
         return start + fx.Int64(inside * self.data), start + fx.Int64(block * self.data + inside * self.codes)
 
 

@@ -12,7 +12,15 @@ from monoc.device.memory import PLAIN, load
 from monoc.device.numeric import bf16_high, bf16_low, bf16_pack
 
 __all__ = [
-    "lanes_apart", "largest", "load_values", "loads_issued", "pack_row", "passes", "rank_sum", "sum_squares",
+    "lanes_apart",
+    "largest",
+    "load_values",
+    "loads_issued",
+    "pack_row",
+    "passes",
+    "rank_sum",
+    "split_index",
+    "sum_squares",
     "unpack_row",
 ]  # fmt: skip
 
@@ -20,6 +28,12 @@ __all__ = [
 def passes(items: int, threads: int) -> int:
     """Rounds of ``threads`` items each that cover ``items``."""
     return -(-items // threads)
+
+
+def split_index(u: Any, width: Any) -> tuple[fx.Int32, fx.Int32]:
+    """``(u // width, u % width)`` of non-negative Int32s, a traced width."""
+    q = fx.Int32(fx.Uint32(u) // fx.Uint32(width))
+    return q, u - q * width
 
 
 def unpack_row(words: list[Any]) -> list[fx.Float32]:
