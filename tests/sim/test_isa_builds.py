@@ -1,6 +1,6 @@
 """The core's builds for different host instruction sets execute the same bits."""
 
-# ruff: noqa: E501  (assembly lines stay whole)
+
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ inline uint32_t bits(float v) { return __builtin_bit_cast(uint32_t, v); }
 inline double as_f64(uint64_t v) { return __builtin_bit_cast(double, v); }
 inline uint64_t bits64(double v) { return __builtin_bit_cast(uint64_t, v); }
 
-// Half-word floats go through fp32: the sum of two is exact enough for one correct rounding (f16: 11 + 24 bits are not
-// always; products never occur here, and the fp32 sum of two f16 values is exact).
+// Half-word floats go through f32. The f32 sum of two f16 values is exact or so far from a rounding boundary of f16 that
+// rounding twice is rounding once (24 >= 2 * 11 + 2 bits); the same holds for bf16 (24 >= 2 * 8 + 2).
 inline float f16_to_f32(uint16_t h) {
   uint32_t sign = uint32_t(h & 0x8000) << 16, exponent = h >> 10 & 31, mantissa = h & 0x3ff;
   if (exponent == 31) return as_f32(sign | 0x7f800000 | mantissa << 13);
@@ -96,6 +96,9 @@ inline uint64_t operand(const Lanes* v, int l, bool wide) {
 void atomic(Wave& w, const Op& op) {
   Access a;
   lane_addresses(w, op, a);
+  a.active &= ~a.partial;  // atomics are range-checked whole
+  a.partial = 0;
+  settle(a);
   const MemInfo& m = op.mem;
   uint64_t exec = w.exec();
   if (exec == 0) return;
