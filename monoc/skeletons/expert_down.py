@@ -21,14 +21,15 @@ class ExpertDownParams:
     stage's). ``weights``: e2m1x2 [experts, hidden, padded / 2], (16, 16)-shuffled; ``scales``: E8M0
     [experts * hidden, padded / 32 rounded up to 8] in ``shuffle_scale`` order. ``inter`` real columns, a multiple
     of 32, are used. ``shared``: region of bf16 rows, ``hidden / 2`` words a token, a unit 16 columns of every token
-    ("" for none). ``out``: region of bf16 rows [source rank][token][hidden / 2], a task a unit; ``rank``: a scalar
-    argument.
+    ("" for none). ``out``: region of bf16 rows [source rank][token][hidden / 2], a unit 16 columns of every token;
+    ``rank``: a scalar argument.
 
     Slots: ``weigh(value, weight)``; ``add(total, value)`` for the second pick on; ``join(routed, shared)``.
     ``kept`` (a formula): the picks lie sorted in LDS already, because an expert_up stage of the same tokens, topk and
     experts ran on every CTA just before: both LDS structs begin with the same arrays.
-    Knobs: ``row_tiles`` (1 or 2: 16-row tiles a task), ``held`` (tiles of picks a wave works on at once; the weights of
-    as many again are in flight: ``row_tiles`` * 20 + 3 registers a tile at 640 columns).
+    Knobs: ``row_tiles`` (1 or 2: 16-row tiles a task; "": 2 as long as the registers suffice), ``held`` (tiles of picks
+    a wave works on at once; the weights of as many again are in flight: ``row_tiles`` * 20 + 3 registers a tile at 640
+    columns, twice).
     """
 
     stage: str
@@ -48,16 +49,25 @@ class ExpertDownParams:
     topk: str
     shared: str = ""
     groups: str = "1"
-    row_tiles: str = "1"
+    row_tiles: str = ""
     held: str = "1"
     copies: str = "1"
     kept: str = "False"
     tokens: str = "b.tokens"
     tp: str = "b.tp"
+    threads: str = "THREADS"
     template: str = "expert_down"
 
     def slots(self) -> tuple[Slot, ...]:
         return (self.weigh, self.add, self.join) if self.shared else (self.weigh, self.add)
+
+    @property
+    def row_tiles_text(self) -> str:
+        """16-row tiles a task. Two share their scales and the picks' rows, and fewer CTAs have a second task; with more
+        than 6 K steps and more tiles of picks than waves their weights alone would take over 200 registers."""
+        tiles = max_tiles(self.tokens, self.topk, self.experts)
+        fits = f"cdiv({self.inter}, 128) <= 6 or {tiles} <= {self.threads} // 64 * {self.held}"
+        return f"({self.row_tiles or f'2 if {fits} else 1'})"
 
     def arguments(self) -> tuple[TensorArg, ...]:
         return (
@@ -67,34 +77,34 @@ class ExpertDownParams:
         )
 
     def describe(self) -> StageShape:
-        tasks = formula(f"{self.hidden} // (16 * {self.row_tiles})")
+        tasks = formula(f"{self.hidden} // (16 * {self.row_tiles_text})")
         tiles = max_tiles(self.tokens, self.topk, self.experts)
         parts = f"cdiv({self.inter} // 32, {self.groups})"
-        shared = Units(formula(f"i * {self.row_tiles}", task=True), formula(self.row_tiles))
+        columns = Units(formula(f"i * {self.row_tiles_text}", task=True), formula(self.row_tiles_text))
         return StageShape(
             tasks=tasks,
             lds=(
                 *pick_members(self.tokens, self.topk, self.experts),
-                LdsMember("parts", "f32", formula(f"{self.row_tiles} * {self.tokens} * {self.topk} * 16")),
+                LdsMember("parts", "f32", formula(f"{self.row_tiles_text} * {self.tokens} * {self.topk} * 16")),
             ),
             reads=(
                 RegionRead(self.route, Units(formula("0"), formula(self.tokens))),
                 RegionRead(self.mid, Units(formula("0"), formula(f"{tiles} * {parts}"))),
-                *((RegionRead(self.shared, shared),) if self.shared else ()),
+                *((RegionRead(self.shared, columns),) if self.shared else ()),
             ),
             writes=(
                 RegionWrite(
                     self.out,
                     words=formula(f"{self.tp} * {self.tokens} * ({self.hidden} // 2)"),
-                    units=tasks,
-                    task_units=Units(formula("i", task=True)),
+                    units=formula(f"{self.hidden} // 16"),
+                    task_units=columns,
                     scope=Scope.SYSTEM,
                     default=Form.PEER,
                     forms=(Form.PEER,),
                 ),
             ),
             weight_bytes=formula(
-                f"16 * {self.row_tiles} * min({self.tokens} * {self.topk}, {self.experts})"
+                f"16 * {self.row_tiles_text} * min({self.tokens} * {self.topk}, {self.experts})"
                 f" * ({self.padded} // 2 + {self.padded} // 32)",
                 task=True,
             ),

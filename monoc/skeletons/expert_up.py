@@ -28,7 +28,8 @@ class ExpertUpParams:
     of the columns). Every CTA has one task, if only to sort the picks: units i, i + ``grid``, ... as far as there are.
 
     Knobs: ``groups`` (1, 2, 4: groups of 32 columns a unit; the waves split K ``waves / (2 * groups)`` ways), ``depth``
-    (pairs of K steps a wave has in flight: 17 registers each). ``hidden``: a multiple of 256.
+    (pairs of K steps a wave has in flight, 17 registers each; all it has of a unit, if not more than 7, costs least).
+    ``hidden``: a multiple of 256.
     """
 
     stage: str
@@ -44,7 +45,7 @@ class ExpertUpParams:
     experts: str
     topk: str
     groups: str = "1"
-    depth: str = "4"
+    depth: str = "7"
     rule: str = "M"
     copies: str = "1"
     tokens: str = "b.tokens"
