@@ -34,10 +34,16 @@ def _specialization(function: JitFunction, bound: inspect.BoundArguments) -> tup
         annotation = bound.signature.parameters[name].annotation
         if annotation is not inspect.Parameter.empty and Constexpr.is_constexpr_annotation(annotation):
             key.append((name, value))
+        elif getattr(annotation, "_is_stream_param", False):
+            key.append((name, "stream"))
         elif isinstance(value, torch.Tensor):
-            key.append((name, value.dtype, tuple(value.shape), value.stride()))
-        elif getattr(annotation, "_is_stream_param", False) or isinstance(value, (bool, int, float)):
-            key.append((name, type(value) if isinstance(value, (bool, int, float)) else "stream"))
+            key.append((name, value.dtype, tuple(value.shape), value.stride(), value.is_cuda))
+        elif hasattr(value, "__cache_signature__"):
+            # A wrapped argument: what FlyDSL specializes on, and whether it is a placeholder.
+            pointer = getattr(value, "pointer", None)
+            key.append((name, value.__cache_signature__(), pointer is not None and pointer.value is None))
+        elif isinstance(value, (bool, int, float)):
+            key.append((name, type(value)))
         else:
             key.append((name, value))
     try:

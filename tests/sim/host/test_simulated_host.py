@@ -126,6 +126,34 @@ def test_ranks_that_build_for_themselves_share_one_trace() -> None:
     assert [m[3].symbol.startswith("built_1") for m in engine.meetings] == [True, True, False, False]
 
 
+def test_placeholders_compile_without_launching() -> None:
+    engine = Recorder(ranks=2)
+
+    def make():
+        @flyc.kernel(known_block_size=[64, 1, 1])
+        def nothing(epoch: Int64, a: Int64):
+            pass
+
+        @flyc.jit
+        def launch(epoch: fx.Pointer, a: Int64, stream: fx.Stream = _STREAM):
+            nothing(fx.Int64(fx.ptrtoint(epoch)), a).launch(grid=(1, 1, 1), block=(64, 1, 1), stream=stream)
+
+        return launch
+
+    with simulate(engine) as host:
+
+        def body(rank: int) -> None:
+            compiled = flyc.compile(make(), flyc.from_c_void_p(fx.Int32, None), 0, fx.Stream(None))
+            host.group.barrier()
+            assert engine.meetings == []
+            host.group.barrier()
+            compiled(0x1000, rank, torch.cuda.current_stream())
+
+        host.run(body)
+        assert host.traces == 1
+    assert [m[1].values for m in engine.meetings] == [(0x1000, 1)]
+
+
 def test_what_makes_builds_differ() -> None:
     key = build_key(make_build(Build(1)))
     assert build_key(make_build(Build(1))) == key
