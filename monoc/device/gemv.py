@@ -102,7 +102,7 @@ class _Base(Frozen):
     def code(self, offset: Any) -> Any:
         """The byte at ``offset``."""
         if self.live is None and self.wanted is None:
-            return fx.Int32(gload(self.address, offset, fx.Uint8))
+            return fx.Int32(fx.Uint8(gload(self.address, offset, fx.Uint8)))
         return fx.Int32(buffer_load(self._resource(), self._masked(offset, 2), 1, fx.Uint8, 0))
 
 
