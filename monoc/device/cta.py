@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import flydsl.compiler as flyc
 import flydsl.expr as fx
+from flydsl.expr import const_expr
 
 from monoc.device.frozen import Frozen
 from monoc.device.intrinsics import constant_load, first_lane, kernel_arguments, opaque_scalar, opaque_vector
 
-__all__ = ["Args", "Cta", "first_task", "uniform"]
+__all__ = ["Args", "Cta", "first_task", "run_tasks", "uniform"]
 
 
 def uniform(v: Any) -> fx.Int32:
@@ -40,13 +43,29 @@ class Cta(Frozen):
         return self.threads // 64
 
     def fresh(self) -> Cta:
-        """This CTA with an opaque thread id: lane arithmetic stays in the stage that asks, and out of other stages' registers."""
+        """This CTA with an opaque thread id: lane arithmetic on it stays in the stage that asks."""
         return Cta(self.bid, opaque_vector(self.tid), self.grid, self.threads)
 
 
 def first_task(cta: Cta, at: int) -> Any:
     """CTA ``cta``'s first task of a stage placed at CTA ``at``; its next ones are ``grid`` apart."""
     return (cta.bid - at % cta.grid + cta.grid) % cta.grid
+
+
+@flyc.jit
+def run_tasks(cta: Any, at: int, tasks: int, task_of: Callable[[Any], None]) -> None:
+    """This CTA's tasks of a stage of ``tasks`` placed at CTA ``at``, in order.
+
+    A stage that gives no CTA two tasks is a branch, not a loop: LLVM drains all loads at a loop's head, which would
+    also wait for weights requested before it.
+    """
+    first = first_task(cta, at)
+    if const_expr(tasks <= cta.grid):
+        if first < tasks:
+            task_of(first)
+    else:
+        for task in range(first, tasks, cta.grid):
+            task_of(task)
 
 
 class Args(Frozen):

@@ -20,7 +20,7 @@ __all__ = ["LAUNCH_ARGUMENTS", "LaunchSource", "emit_launch", "environment", "la
 # What every launch takes after its stages' tensors: addresses and numbers the runner owns.
 LAUNCH_ARGUMENTS = ("scratch", "peers", "rank", "epoch", "timeline")
 
-_ALWAYS = frozenset({"Args", "Cta", "Regions", "first_task", "read_epoch", "stamp"})
+_ALWAYS = frozenset({"Args", "Cta", "Regions", "read_epoch", "run_tasks", "stamp"})
 
 
 @dataclass(frozen=True)
