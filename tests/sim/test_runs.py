@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import numpy as np
 import pytest
 from asm_text import kernel_text
@@ -173,3 +175,21 @@ def test_constant_data_is_reached_through_its_symbol() -> None:
 def test_the_same_text_is_decoded_once() -> None:
     sim = Simulator()
     assert sim.load(kernel_text("\ts_nop 3")) is sim.load(kernel_text("\ts_nop 3"))
+
+
+def test_a_signal_ends_a_run() -> None:
+    """Ctrl-C reaches a launch that would never end."""
+
+    class Stopped(Exception):  # noqa: N818
+        pass
+
+    def stop(*_: object) -> None:
+        raise Stopped
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    try:
+        with pytest.raises(Stopped):
+            run_body(".LBB0_1:\n\ts_add_u32 s20, s20, 1\n\ts_branch .LBB0_1\n", [], simulator=Simulator(threads=2))
+    finally:
+        signal.signal(signal.SIGALRM, before)

@@ -138,11 +138,17 @@ nb::dict launch(Machine& machine, const std::vector<LaunchTuple>& launches, uint
   options.vgpr_poison = vgpr_poison;
   options.observe = observe;
   options.limit = limit;
+  bool signalled = false;
+  options.interrupted = [&signalled] {
+    nb::gil_scoped_acquire acquire;
+    return signalled = PyErr_CheckSignals() != 0;
+  };
   Result result;
   {
     nb::gil_scoped_release release;
     result = machine.launch(all, options);
   }
+  if (signalled) throw nb::python_error();
   return result_dict(result);
 }
 

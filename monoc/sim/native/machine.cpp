@@ -35,6 +35,12 @@ void Machine::add_finding(Finding finding) {
   abort_.store(true);
 }
 
+void Machine::fail(std::exception_ptr error) {
+  std::lock_guard lock(mutex_);
+  if (!failure_) failure_ = error;
+  abort_.store(true);
+}
+
 uint64_t Machine::total_changes() const {
   uint64_t sum = 0;
   for (auto& thread : threads_) sum += thread->changes.load(std::memory_order_acquire);
@@ -149,6 +155,7 @@ Result Machine::launch(std::vector<RankLaunch>& launches, const Options& options
   if (handoff_) handoff_->begin_launch();
   options_ = options;
   findings_.clear();
+  failure_ = nullptr;
   abort_ = false;
   size_t total = 0, wave_count = 0, cta_count = 0;
   for (RankLaunch& launch : launches) {
@@ -254,6 +261,7 @@ Result Machine::launch(std::vector<RankLaunch>& launches, const Options& options
   if (options.observe)
     for (int i = 0; i < map_.size(); ++i) result.buffer_names.push_back(map_.at(i).name);
   for (RankLaunch& launch : launches) map_.remove(launch.dispatch_address);
+  if (failure_) std::rethrow_exception(failure_);
   result.findings = findings_;
   return result;
 }

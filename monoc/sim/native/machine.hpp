@@ -2,7 +2,7 @@
 #pragma once
 
 #include <array>
-#include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -49,6 +49,7 @@ struct Options {
   uint64_t seed = 0, limit = 0;  // limit: wave-instructions of a host thread, 0 for none
   int threads = 1;
   bool lds_poison = true, vgpr_poison = false, observe = false;
+  std::function<bool()> interrupted;  // asked now and then by the calling thread; true ends the launch
 };
 
 // Bytes moved, by buffer, cache policy (SC0 | NT << 1 | SC1 << 2) and direction; and by op.
@@ -84,6 +85,7 @@ class Machine {
   // The hand-off regions; null turns their checks off.
   void set_handoff(std::unique_ptr<Handoff> handoff) { handoff_ = std::move(handoff); }
   Handoff* handoff() const { return handoff_.get(); }
+  void fail(std::exception_ptr error);
   bool aborted() const { return abort_.load(std::memory_order_relaxed); }
   void abort() { abort_.store(true); }
 
@@ -100,6 +102,7 @@ class Machine {
   std::atomic<bool> abort_{false};
   std::mutex mutex_;
   std::vector<Finding> findings_;
+  std::exception_ptr failure_;
   std::vector<std::unique_ptr<ThreadContext>> threads_;
   std::vector<std::atomic<uint64_t>> stuck_;  // total changes a thread saw when all its waves turned out to cycle
   std::vector<Cta> ctas_;

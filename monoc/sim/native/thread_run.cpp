@@ -1,6 +1,7 @@
 #include "thread_run.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <thread>
 
@@ -210,6 +211,15 @@ bool ThreadRun::all_cycle(uint64_t changes) {
 }
 
 void ThreadRun::run() {
+  try {
+    loop();
+  } catch (...) {
+    machine_.fail(std::current_exception());
+  }
+}
+
+void ThreadRun::loop() {
+  auto asked = std::chrono::steady_clock::now();
   uint64_t last = ~0ull;
   int quiet = 0;
   for (;;) {
@@ -228,6 +238,13 @@ void ThreadRun::run() {
         cta->skip = std::min<uint32_t>(++cta->idle / 2, 6);
       }
       if (machine_.aborted()) return;
+    }
+    if (tc_.id == 0 && machine_.options_.interrupted) {
+      auto now = std::chrono::steady_clock::now();
+      if (now - asked > std::chrono::milliseconds(200)) {
+        asked = now;
+        if (machine_.options_.interrupted()) return machine_.abort();
+      }
     }
     uint64_t changes = machine_.total_changes();
     if (machine_.options_.limit && tc_.executed > machine_.options_.limit) {

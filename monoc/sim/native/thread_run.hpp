@@ -11,12 +11,13 @@ namespace monoc::sim {
 class ThreadRun {
  public:
   ThreadRun(Machine& machine, ThreadContext& tc, std::vector<Cta*> ctas, const std::vector<RankLaunch>& launches);
-  void run();
+  void run();  // errors end up in Machine::fail
   uint64_t executed() const { return tc_.executed; }
   const std::string& hang() const { return hang_; }
   void collect_waiting(std::vector<Waiting>& out) const;
 
  private:
+  void loop();
   bool visit(Cta& cta);
   void run_wave(Wave& w);
   void release_barrier(Cta& cta);
