@@ -114,15 +114,11 @@ def _put_quad(region: Any, rows: MxRows, row: Any, word: Any, words: list[Any], 
 
 
 @flyc.jit
-def wave_wait(region: Any, lane: Any, firsts: list[Any], count: int) -> None:
-    """One wave, before it reads units ``first`` .. + ``count`` of each of ``firsts``; no other wave waits."""
+def wave_wait(region: Any, lane: Any, first: Any, count: int) -> None:
+    """One wave, before it reads units ``first`` .. + ``count``; no other wave waits."""
     if const_expr(isinstance(region, FlagRegion)):
-        units = len(firsts) * count
-        for turn in range_constexpr(-(-units // 64)):
-            item = fx.min(lane + 64 * turn, units - 1)
-            first = firsts[0]
-            for i in range_constexpr(1, len(firsts)):
-                first = (item >= i * count).select(firsts[i] - i * count, first)
+        for turn in range_constexpr(passes(count, 64)):
+            item = fx.min(lane + 64 * turn, count - 1)
             poll_pairs(region.flags, region.tag, [(first + item, 1)], region.words.policy)
 
 

@@ -27,9 +27,8 @@ class ExpertDownParams:
     Slots: ``weigh(value, weight)``; ``add(total, value)`` for the second pick on; ``join(routed, shared)``.
     ``kept`` (a formula): the picks lie sorted in LDS already, because an expert_up stage of the same tokens, topk and
     experts ran on every CTA just before: both LDS structs begin with the same arrays.
-    Knobs: ``row_tiles`` (1 or 2: 16-row tiles a task; "": 2 as long as the registers suffice), ``held`` (tiles of picks
-    a wave works on at once; the weights of as many again are in flight: ``row_tiles`` * 20 + 3 registers a tile at 640
-    columns, twice).
+    Knob: ``row_tiles`` (1 or 2: 16-row tiles a task; "": 2 as long as the registers suffice; a wave holds the weights of
+    two tiles of picks, ``row_tiles`` * 20 + 3 registers each at 640 columns).
     """
 
     stage: str
@@ -50,7 +49,6 @@ class ExpertDownParams:
     shared: str = ""
     groups: str = "1"
     row_tiles: str = ""
-    held: str = "1"
     copies: str = "1"
     kept: str = "False"
     tokens: str = "b.tokens"
@@ -66,7 +64,7 @@ class ExpertDownParams:
         """16-row tiles a task. Two share their scales and the picks' rows, and fewer CTAs have a second task; with more
         than 6 K steps and more tiles of picks than waves their weights alone would take over 200 registers."""
         tiles = max_tiles(self.tokens, self.topk, self.experts)
-        fits = f"cdiv({self.inter}, 128) <= 6 or {tiles} <= {self.threads} // 64 * {self.held}"
+        fits = f"cdiv({self.inter}, 128) <= 6 or {tiles} <= {self.threads} // 64"
         return f"({self.row_tiles or f'2 if {fits} else 1'})"
 
     def arguments(self) -> tuple[TensorArg, ...]:

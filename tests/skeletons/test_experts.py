@@ -40,7 +40,6 @@ DOWN = ExpertDownParams(
     "shared_row",
     "b.groups",
     "b.row_tiles",
-    "1",
     "COPIES",
 )
 
