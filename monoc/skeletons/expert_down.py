@@ -27,8 +27,8 @@ class ExpertDownParams:
     Slots: ``weigh(value, weight)``; ``add(total, value)`` for the second pick on; ``join(routed, shared)``.
     ``kept`` (a formula): the picks lie sorted in LDS already, because an expert_up stage of the same tokens, topk and
     experts ran on every CTA just before: both LDS structs begin with the same arrays.
-    Knob: ``row_tiles`` (1 or 2: 16-row tiles a task; "": 2 as long as the registers suffice; a wave holds the weights of
-    two tiles of picks, ``row_tiles`` * 20 + 3 registers each at 640 columns).
+    Knob: ``row_tiles`` (1 or 2: 16-row tiles a task; "": 2 as long as the registers suffice; a wave holds the weights
+    of two tiles of picks, ``row_tiles`` * 20 + 3 registers each at 640 columns).
     """
 
     stage: str
