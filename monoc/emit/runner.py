@@ -264,6 +264,7 @@ class _Runner:
         """How an entry learns its build: (parameter, expression) pairs, and the keywords with their defaults."""
         hosts = {str(h.guard): h for h in entry.host_calls}
         options = {o.sets: o.name for o in self.program.runner.options}
+        knobs = frozenset().union(*(expr.names() for _, expr in self.program.schedule.knobs))
         known: list[tuple[str, str]] = []
         flags: list[tuple[str, str]] = []
         used = self._used_parameters(entry)
@@ -281,7 +282,7 @@ class _Runner:
                 axis = self._leading_axis(name)
                 if axis is not None:
                     known.append((name, axis))
-                elif options[name] == name:
+                elif options[name] == name and name not in knobs:
                     flags.append((name, "None"))
                     known.append((name, f"self.{name} if {name} is None else {name}"))
             else:

@@ -1,0 +1,5 @@
+"""``python -m monoc``."""
+
+from monoc.cli import main
+
+main()
