@@ -16,7 +16,8 @@ def _library(root: Path, **modules: str) -> DeviceLibrary:
 def test_only_what_is_used_and_what_that_uses(tmp_path: Path) -> None:
     library = _library(
         tmp_path,
-        low='"""Low."""\nimport math\n\n# why two\n_TWO = 2\n\n\ndef twice(x):\n    return _TWO * x\n\n\ndef root(x):\n    return math.sqrt(x)\n',
+        low='"""Low."""\nimport math\n\n# why two\n_TWO = 2\n\n\ndef twice(x):\n    return _TWO * x\n\n\n'
+        "def root(x):\n    return math.sqrt(x)\n",
         high='"""High."""\nfrom monoc.device.low import twice\n\n\ndef four(x):\n    return twice(twice(x))\n',
     )
     text = library.source(frozenset({"four"}))

@@ -32,7 +32,7 @@ class Recorder:
 
 
 def _zeros(want: Any) -> torch.Tensor:
-    dtype, axes, strides = want
+    dtype, axes, _ = want
     shape = [a[0] if isinstance(a, tuple) else 2 if a is None else a for a in axes]
     return (
         torch.zeros(shape, dtype=torch.uint8, device="cuda").view(dtype)
@@ -62,17 +62,17 @@ def _wants(module: Any, call: Callable[[], Any]) -> dict[str, Any]:
     """What a call of the runner module checks, without checking it."""
     found: dict[str, Any] = {}
 
-    class Collected(Exception):
+    class CollectedError(Exception):
         pass
 
     def collect(owner: str, tensors: Any, wants: Mapping[str, Any]) -> None:
         found.update(wants)
-        raise Collected
+        raise CollectedError
 
     real = module.check_tensors
     module.check_tensors = collect
     try:
-        with pytest.raises(Collected):
+        with pytest.raises(CollectedError):
             call()
     finally:
         module.check_tensors = real
@@ -178,13 +178,13 @@ def test_widths_and_builds_not_served_are_refused(bench: Bench) -> None:
     wide = {n: torch.zeros(21, *t.shape[1:], dtype=t.dtype) for n, t in bench.ffn.items()}
     with pytest.raises(AssertionError, match="21 rows; a step has 1 to 20"):
         bench.runner.ffn(bench.weights, **wide)
-    with pytest.raises(AssertionError, match="no build with .*topk 5"):
+    with pytest.raises(AssertionError, match=r"no build with .*topk 5"):
         bench.runner.ffn(bench.weights, **bench.ffn, topk=5)
     unknown = replace(bench.weights, attn=replace(bench.weights.attn, ratio=3))
-    with pytest.raises(AssertionError, match="no build with .*ratio 3"):
+    with pytest.raises(AssertionError, match=r"no build with .*ratio 3"):
         bench.runner.forward(unknown, **bench.forward)
     window_only = replace(bench.weights, attn=replace(bench.weights.attn, ratio=0))
-    with pytest.raises(AssertionError, match="no build with .*index True.*ratio 0"):
+    with pytest.raises(AssertionError, match=r"no build with .*index True.*ratio 0"):
         bench.runner.forward(window_only, **bench.forward, select=lambda y, q: None)
 
 
@@ -205,7 +205,7 @@ def test_weights_check(bench: Bench) -> None:
     m = bench.module
     bench.weights.check(1)
     bench.weights.attn.check(m.Dims(1))
-    with pytest.raises(AssertionError, match="AttnWeights: wqkv is torch.uint8"):
+    with pytest.raises(AssertionError, match=r"AttnWeights: wqkv is torch.uint8"):
         replace(bench.weights.attn, wqkv=bench.weights.attn.wqkv.view(torch.uint8)).check(m.Dims(1))
     with pytest.raises(AssertionError, match=r"MonoLayerWeights: gate_w is .*\[15, 256\]"):
         replace(bench.weights, gate_w=bench.weights.gate_w[1:]).check(1)

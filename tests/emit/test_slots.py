@@ -4,7 +4,20 @@ import pytest
 
 from monoc.expr.flydsl import flydsl_expression, flydsl_slot
 from monoc.expr.ir import (
-    Access, Binary, BinaryOp, Compare, CompareOp, Const, DType, Expr, Fma, Local, Round, Select, Unary, UnaryOp,
+    Access,
+    Binary,
+    BinaryOp,
+    Compare,
+    CompareOp,
+    Const,
+    DType,
+    Expr,
+    Fma,
+    Local,
+    Round,
+    Select,
+    Unary,
+    UnaryOp,
 )  # fmt: skip
 from monoc.expr.slot import Slot, SlotInput
 
