@@ -17,7 +17,12 @@ from monoc.skeletons.base import SkeletonParams
 from monoc.spec.buildexpr import BuildExpr
 from monoc.spec.program import AttributeValue, MapStatement, OpStatement, ScalarFunction
 
-__all__ = ["Fuser", "Made", "NotReadyError", "slice_units"]
+__all__ = ["REGION_SUFFIXES", "Fuser", "Made", "NotReadyError", "slice_units"]
+
+
+# What a region's name says of the value it holds: MXFP8 rows by rule, one bf16 row, bf16 rows, partial sums, a key
+# table, chunks of attention, routes, rows a pick, every rank's part.
+REGION_SUFFIXES = ("mx_v", "mx_m", "row", "rows", "parts", "table", "chunks", "picks", "picked", "ranks")
 
 
 class NotReadyError(PassError):
@@ -123,6 +128,7 @@ class Fuser:
 
     def hold(self, value: str, suffix: str, units: str, columns: str = "") -> str:
         """Name the region that holds ``value`` (or what ``suffix`` says of it)."""
+        assert suffix in REGION_SUFFIXES, suffix
         region = f"{self.short(value)}_{suffix}"
         self.made[f"{value}/{suffix}"] = Made(region, units, columns)
         return region

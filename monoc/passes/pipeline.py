@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from monoc.graph import build_graphs
 from monoc.passes.fuse import Fuse
+from monoc.passes.fuser import REGION_SUFFIXES
 from monoc.passes.layer import Layer, Pass, PassError, run_passes
 from monoc.passes.legalise import Legalise
 from monoc.passes.names import PlanNames
 from monoc.passes.order import OrderStages
 from monoc.passes.shard import ShardTp
+from monoc.passes.slots import identifier
 from monoc.passes.views import ResolveViews
 from monoc.schedule.make import Draft
 from monoc.schedule.model import Argument, Field, Form, Launch, Stage, Variant
@@ -79,15 +81,14 @@ def _launches(layer: Layer, names: PlanNames) -> tuple[Launch, ...]:
 
 
 def _forms(layer: Layer) -> dict[tuple[str, str], tuple[Form, str]]:
-    """The hand-off forms the spec fixed, by region: an override names a value, or a region as ``monoc plan`` shows
-    it."""
+    """The hand-off forms the spec fixed, by region: an override names the value the region holds."""
     found: dict[tuple[str, str], tuple[Form, str]] = {}
     for override in layer.program.schedule.handoffs:
         if override.launch not in layer.stages:
             raise PassError(f"schedule: there is no launch {override.launch!r}")
-        regions = [w.region for s in layer.stages[override.launch] for w in s.shape.writes]
-        value = override.value.rpartition(".")[2]
-        meant = [r for r in regions if r == override.value or r.rpartition("_")[0] == value]
+        regions = [w.region for s in layer.stages[override.launch] for w in s.shape.writes if len(w.forms) > 1]
+        names = {identifier(override.value), identifier(override.value.rpartition(".")[2])}
+        meant = [r for r in regions if any(r == f"{name}_{suffix}" for name in names for suffix in REGION_SUFFIXES)]
         if not meant:
             raise PassError(
                 f"schedule: {override.value!r} is no hand-off of launch {override.launch}; its regions are "

@@ -56,6 +56,7 @@ def choose_form(
         (FormRule(Form.BARRIER, BARRIERS, "the all-barrier form of the launch"),) if Form.BARRIER in write.forms else ()
     )
     if override is not None:
+        barrier = () if override[0] is Form.BARRIER else barrier
         return (*barrier, FormRule(override[0], TRUE, f"the spec's schedule section: {override[1]}"))
     if Form.PAIR not in write.forms or Form.FLAG not in write.forms:
         only = Form.PAIR if Form.PAIR in write.forms else Form.FLAG

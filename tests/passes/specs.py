@@ -1,0 +1,36 @@
+"""Specs of the tests: the committed ones, and variations of the small one."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from monoc.spec.load import load_program
+from monoc.spec.program import Program
+
+__all__ = ["ROOT", "program", "variation"]
+
+ROOT = Path(__file__).parents[2] / "layer_specs"
+
+
+@cache
+def program(name: str) -> Program:
+    """The committed spec ``name``."""
+    return load_program(str(ROOT / f"{name}.yaml"))
+
+
+def variation(folder: Path, *edits: tuple[str, str], program_edits: tuple[tuple[str, str], ...] = ()) -> Program:
+    """tiny.yaml and its program with texts replaced, read from ``folder``."""
+    spec = (ROOT / "tiny.yaml").read_text()
+    for old, new in edits:
+        assert old in spec, old
+        spec = spec.replace(old, new)
+    (folder / "programs").mkdir(exist_ok=True)
+    for path in (ROOT / "programs").iterdir():
+        text = path.read_text()
+        for old, new in program_edits:
+            assert old in text, old
+            text = text.replace(old, new)
+        (folder / "programs" / path.name).write_text(text)
+    (folder / "spec.yaml").write_text(spec)
+    return load_program(str(folder / "spec.yaml"))
