@@ -49,7 +49,10 @@ class Cta(Frozen):
 
 def first_task(cta: Cta, at: int) -> Any:
     """CTA ``cta``'s first task of a stage placed at CTA ``at``; its next ones are ``grid`` apart."""
-    return (cta.bid - at % cta.grid + cta.grid) % cta.grid
+    if at % cta.grid == 0:
+        return fx.Int32(cta.bid)
+    after = fx.Int32(cta.bid) + (cta.grid - at % cta.grid)  # below 2 grid: a select, not a division
+    return fx.Int32((after >= cta.grid).select(after - cta.grid, after))
 
 
 @flyc.jit
