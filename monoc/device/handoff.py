@@ -112,7 +112,7 @@ class PlainRegion(Frozen):
 
     address: Any
     policy: int = DEVICE
-    # Lines another CTA wrote in this launch and nothing here read before may be loaded through the caches.
+    # Behind a grid barrier every line is whole and nothing here read it before: it may be loaded through the caches.
     read_policy: int = PLAIN
 
     def put(self, index: Any, words: list[Any]) -> None:
@@ -162,7 +162,9 @@ class FlagRegion(Frozen):
         gpu.barrier()
 
     def get(self, wanted: list[tuple[Any, int]], batch: int = 0) -> list[list[Any]]:
-        return self.words.get(wanted)
+        # At the region's scope, not through the caches: a line may also hold words of a unit that is not announced yet,
+        # and would then lie in this XCD's L2, old, for whoever waits for that unit.
+        return PlainRegion(self.words.address, self.words.policy, self.words.policy).get(wanted)
 
 
 @dataclass(frozen=True)
