@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from variants import OTHER_LAYER, edited_spec
 
 from monoc.diagnostics import CompileErrors
 from monoc.expr.ir import DType, IndexConst, IndexSum, IndexVar, Reduce, ReduceOp, accesses, walk
@@ -165,28 +166,9 @@ def test_scale_of_scores_is_rounded_once(program: Program) -> None:
 
 def test_spec_edits_alone_make_another_layer(tmp_path: Path) -> None:
     """Hidden 4096, 48 heads, 256 experts top 8, another clamp, another score function, tp 2."""
-    spec = (SPECS / "dsv41.yaml").read_text()
-    program = (SPECS / "programs" / "mhc_mla_moe.monoc").read_text()
-    for old, new in (
-        ("hidden: 5120", "hidden: 4096"),
-        ("heads: 64 / tp", "heads: 48 / tp"),
-        ("experts: 384, topk: 6", "experts: 256, topk: 8"),
-        ("limit: 10 ", "limit: 7 "),
-        ("tp: [2, 4]", "tp: [2]"),
-    ):
-        assert spec.count(old) == 1
-        spec = spec.replace(old, new)
-    old = "fn score_of(logit) = sqrt(softplus(logit))"
-    assert program.count(old) == 1
-    program = program.replace(old, "fn score_of(logit) = sigmoid(logit)").replace(
-        "fn softplus(x) = select(x > 20, x, log2(1 + exp2(x * log2e)) * ln2)\n", ""
-    )
-    spec = spec.replace("  ln2: 0.6931471805599453\n", "")
-    (tmp_path / "programs").mkdir()
-    (tmp_path / "programs" / "mhc_mla_moe.monoc").write_text(program)
-    (tmp_path / "other.yaml").write_text(spec)
+    path = edited_spec(tmp_path / "specs", "dsv41.yaml", OTHER_LAYER)
     try:
-        other = load_program(str(tmp_path / "other.yaml"))
+        other = load_program(str(path))
     except CompileErrors as e:
         pytest.fail(str(e))
     at = build(other, tokens=17, tp=2)
