@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
-__all__ = ["DeviceLibrary", "LibraryError", "names_in"]
+__all__ = ["DeviceLibrary", "LibraryError", "names_in", "parsed"]
 
 _LIBRARY = Path(__file__).parent.parent / "device"
 _PACKAGE = "monoc.device"
@@ -36,13 +37,28 @@ class _Import:
     binds: str
 
 
+@lru_cache(maxsize=256)  # stages of one skeleton, and launches of one layer, share their texts
+def parsed(source: str) -> ast.Module:
+    """The syntax tree of ``source``, not to be changed."""
+    return ast.parse(source)
+
+
+@lru_cache(maxsize=256)
 def names_in(source: str) -> frozenset[str]:
     """Every name the Python text reads."""
-    return _names(ast.parse(source))
+    return _names(parsed(source))
 
 
 def _names(tree: ast.AST) -> frozenset[str]:
-    return frozenset(n.id for n in ast.walk(tree) if isinstance(n, ast.Name))
+    found: set[str] = set()
+    todo: list[ast.AST] = [tree]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.Name):
+            found.add(node.id)
+        else:
+            todo += ast.iter_child_nodes(node)
+    return frozenset(found)
 
 
 def _segment(source: str, node: ast.stmt) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import jinja2
 
-from monoc.emit.device import DeviceLibrary, names_in
+from monoc.emit.device import DeviceLibrary, names_in, parsed
 from monoc.schedule.model import Launch, Schedule, Stage
 from monoc.skeletons.base import render_stage
 
@@ -82,7 +82,7 @@ def _plan_names(sources: Iterable[str], schedule: Schedule) -> tuple[str, ...]:
 
 
 def _defined(source: str) -> frozenset[str]:
-    return frozenset(n.name for n in ast.parse(source).body if isinstance(n, ast.FunctionDef | ast.ClassDef))
+    return frozenset(n.name for n in parsed(source).body if isinstance(n, ast.FunctionDef | ast.ClassDef))
 
 
 def _distinct(sources: list[str]) -> list[str]:
@@ -92,7 +92,7 @@ def _distinct(sources: list[str]) -> list[str]:
     for source in sources:
         kept: list[str] = []
         lines = source.splitlines()
-        body = ast.parse(source).body
+        body = parsed(source).body
         for position, node in enumerate(body):
             first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
             before = body[position - 1].end_lineno or 0 if position else 0
