@@ -127,10 +127,10 @@ class ReduceNode(Node):
 
 @dataclass(frozen=True)
 class Extent(Node):
-    """A tensor axis in YAML: ``n``, ``>= n`` or ``*`` (``size`` None)."""
+    """A tensor axis in YAML: ``n``, ``>= n``, ``<= n`` or ``*`` (``size`` None)."""
 
     size: Node | None
-    at_least: bool
+    bound: str  # ">=", "<=" or ""
 
 
 # ------------------------------------------------------------------ statements

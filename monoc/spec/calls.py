@@ -174,9 +174,10 @@ class OpCaller:
             )
             self._fail(Code.ATTRIBUTE, f"{what} is no `fn` of the spec", node.span, remedy)
         self.names.use(fn.name.name)
-        if len(fn.params) != a.arity:
+        if len(fn.params) not in a.arities:
+            takes = " or ".join(map(str, a.arities))
             self._fail(
-                Code.ATTRIBUTE, f"{what} takes {a.arity} arguments, `{fn.name.name}` {len(fn.params)}", node.span, None
+                Code.ATTRIBUTE, f"{what} takes {takes} arguments, `{fn.name.name}` {len(fn.params)}", node.span, None
             )
         return self.scalars.function(fn)
 

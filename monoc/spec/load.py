@@ -117,9 +117,9 @@ class _Loader:
     def _program_text(self) -> tuple[ProgramText, list[str]]:
         """The program and its lines without comments and spacing (for the digest)."""
         f = self.fields
-        written, include = f.text("program"), f.text("include")
+        written, includes = f.text("program"), f.texts("include")
         empty = ProgramText((), (), (), frozenset())
-        if (written is None) is (include is None):
+        if (written is None) is (not includes):
             if written is not None:
                 self.diagnostics.error(
                     Code.UNKNOWN_KEY, "both `program` and `include`", f.at("include"), "give the program once"
@@ -129,21 +129,21 @@ class _Loader:
                     Code.MISSING_KEY, "the spec has no program", self.tree.span, "add `program: |` or `include: FILE`"
                 )
             return empty, []
+        sources: list[tuple[str, int, list[str]]] = []  # file, first line, lines
         if written is not None:
             if written.block_line is None:
                 self.diagnostics.error(Code.WRONG_KIND, "`program` is no block", written.span, "write `program: |`")
                 return empty, []
-            lines = self._block(written)
-            first, file = written.block_line, self.path
-        else:
-            assert include is not None
+            sources.append((self.path, written.block_line, self._block(written)))
+        for include in includes:
             file = self._include_path(include)
             text = self.diagnostics.read(file, include.span) if file else None
             if text is None:
                 return empty, []
-            lines, first = text.splitlines(), 1
-        clean = [" ".join(line.split("#", 1)[0].split()) for line in lines]
-        return parse_program(file, first, lines, self.diagnostics), [c for c in clean if c]
+            sources.append((file, 1, text.splitlines()))
+        parsed = [parse_program(file, first, lines, self.diagnostics) for file, first, lines in sources]
+        clean = [" ".join(line.split("#", 1)[0].split()) for _, _, lines in sources for line in lines]
+        return _together(parsed), [c for c in clean if c]
 
     def _block(self, written: YamlText) -> list[str]:
         """The lines of the block as they stand in the file."""
@@ -193,6 +193,16 @@ class _Loader:
         for n in ("tokens", "tp"):
             self.names.use(n)
         self.names.report_unused()
+
+
+def _together(texts: list[ProgramText]) -> ProgramText:
+    """Several files as one program: definitions see each other whatever the order."""
+    return ProgramText(
+        tuple(x for t in texts for x in t.fns),
+        tuple(x for t in texts for x in t.defs),
+        tuple(x for t in texts for x in t.entries),
+        frozenset().union(*(t.faulty for t in texts)),
+    )
 
 
 def _decimal(text: YamlText) -> Fraction | None:

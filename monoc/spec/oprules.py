@@ -11,6 +11,7 @@ from monoc.spec.opcheck import OpCheck, type_text
 from monoc.spec.program import (
     REPLICATED,
     Layout,
+    ScalarFunction,
     Sharding,
     ShardingKind,
     ValueType,
@@ -208,9 +209,10 @@ def key_table(c: OpCheck) -> tuple[ValueType, ...]:
     if "picks" in c.types:
         picks = c.want("picks", (DType.I32,), (2,))
         c.same(picks.shape[0], tokens, f"{c.op}: tokens of picks and positions", "picks")
-        c.want("block_table", (DType.I32,), (2,)) if "block_table" in c.types else c.fail(
-            Code.ARGUMENTS, f"{c.op} with picks needs block_table and compressed", "picks"
-        )
+        if "block_table" in c.types:
+            c.want("block_table", (DType.I32,), (2,))
+            if "compressed" not in c.types:
+                c.fail(Code.ARGUMENTS, f"{c.op} with a block_table needs the compressed cache it is of", "block_table")
         width = BuildBinary(BinOp.ADD, picks.shape[1], width)
     return (
         ValueType(DType.I32, (tokens, width)),
@@ -233,6 +235,17 @@ def attend(c: OpCheck) -> tuple[ValueType, ...]:
             "sink",
             "shard both over heads: `shard: rows`",
         )
+    score = c.attributes["score"]
+    assert isinstance(score, ScalarFunction)
+    if len(score.params) != 1 + ("factor" in c.types):
+        needs = "the dot product and the factor" if "factor" in c.types else "the dot product alone, without a factor"
+        c.fail(Code.ATTRIBUTE, f"`score` of {c.op} takes {needs}", "score")
+    if "factor" in c.types:
+        factor = c.want("factor", (DType.F32,), (2,))
+        c.same(factor.shape[0], q.shape[0], f"{c.op}: tokens of factor and q", "factor")
+        c.same(factor.shape[1], q.shape[1], f"{c.op}: heads of factor and q", "factor")
+        if _splits(factor, 1) is not _splits(q, 1):
+            c.fail(Code.SHARDING, f"q of {c.op} is {q.sharding}, factor {factor.sharding}", "factor")
     _cache(c, "window", q.shape[2])
     if "compressed" in c.types:
         _cache(c, "compressed", q.shape[2])

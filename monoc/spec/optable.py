@@ -23,7 +23,7 @@ class AttributeKind(StrEnum):
     SIZES = "sizes"  # a list of them
     REAL = "real"  # a constant expression, rounded to fp32 once
     CHOICE = "choice"  # one of `choices`
-    FUNCTION = "function"  # a `fn` of the spec with `arity` parameters
+    FUNCTION = "function"  # a `fn` of the spec with one of `arities` parameters
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class AttributeSpec:
     kind: AttributeKind
     default: AttributeValue | None = None
     choices: tuple[str, ...] = ()
-    arity: int = 0
+    arities: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,8 @@ def _real(name: str, default: float | None = None) -> AttributeSpec:
     return AttributeSpec(name, AttributeKind.REAL, default)
 
 
-def _function(name: str, arity: int) -> AttributeSpec:
-    return AttributeSpec(name, AttributeKind.FUNCTION, arity=arity)
+def _function(name: str, *arities: int) -> AttributeSpec:
+    return AttributeSpec(name, AttributeKind.FUNCTION, arities=arities)
 
 
 _TABLE = (
@@ -109,13 +109,16 @@ _TABLE = (
         (_size("ratio"),), 2, oprules.key_table,
         "keys i32 [t, picks + window], counts i32 [2, t]. First min((position + 1) // ratio, picks) "
         "compressed rows through the block table, bit 31 set (-1 stays -1), none for ratio 0; then the "
-        "window's slots; then -1. counts: keys and compressed keys of the token, 0 for slot -1.",
+        "window's slots; then -1. Without a block table the picks are slots of the compressed cache. Where picks has "
+        "`<= n` columns, as many as its rows are wide count for n, and entries past the keys may be anything. counts: "
+        "keys and compressed keys of the token, 0 for slot -1.",
     ),
     OpSpec(
-        "attend", _operands("q keys counts sink window compressed?"), (_function("score", 1), _size("rope")), 1,
-        oprules.attend,
+        "attend", _operands("q keys counts sink window compressed? factor?"),
+        (_function("score", 1, 2), _size("rope")), 1, oprules.attend,
         "bf16 [t, h, d]: sink attention of q [t, h, d] over the KV records the table lists (keys with bit 31 "
-        "are rows of `compressed`); keys are values. score(q . k) is the base-2 logit; softmax in base 2, "
+        "are rows of `compressed`); keys are values. score(q . k), with a factor score(q . k, factor[t, h]), is the "
+        "base-2 logit; softmax in base 2, "
         "sink * log2 e of the head in the denominator only, probabilities rounded to bf16 for the values. No "
         "keys: zeros.",
     ),

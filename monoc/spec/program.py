@@ -73,10 +73,12 @@ class Role(StrEnum):
 
 @dataclass(frozen=True)
 class Extent:
-    """One axis of a tensor: ``size`` elements; at least so many if ``at_least``; any number if ``size`` is None."""
+    """One axis of a tensor: ``size`` elements; at least so many if ``at_least``, at most if ``at_most``; any number if
+    ``size`` is None."""
 
     size: BuildExpr | None
     at_least: bool = False
+    at_most: bool = False
 
 
 class Layout(StrEnum):

@@ -176,6 +176,7 @@ _TERMINALS = {
     "MORETHAN": "`>`",
     "LESSTHAN": "`<`",
     "AT_LEAST": "`>=`",
+    "AT_MOST": "`<=`",
     "ANY": "`*`",
     "__ANON_0": "`->`",
 }
@@ -356,10 +357,10 @@ class _Builder(Transformer[Any, Any]):
         return c[0]  # type: ignore[no-any-return]
 
     def extent_value(self, meta: Any, c: list[Any]) -> Node:
-        return Extent(self._span(meta), c[1], c[0] is not None)
+        return Extent(self._span(meta), c[1], "" if c[0] is None else str(c[0]))
 
     def any_extent(self, meta: Any, c: list[Any]) -> Node:
-        return Extent(self._span(meta), None, False)
+        return Extent(self._span(meta), None, "")
 
     def range_value(self, meta: Any, c: list[Any]) -> tuple[Node, Node]:
         return c[0], c[1]

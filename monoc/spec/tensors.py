@@ -154,7 +154,7 @@ class TensorSection:
             size = self.names.build_expr(node.size, "a shape")
             if size is None:
                 return None
-            extents.append(Extent(size, node.at_least))
+            extents.append(Extent(size, node.bound == ">=", node.bound == "<="))
         if not extents:
             self.reader.diagnostics.error(
                 Code.RANK, f"`{key}` of {f.what} is empty", got.span, "write one axis or more"

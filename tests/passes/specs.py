@@ -26,11 +26,11 @@ def variation(folder: Path, *edits: tuple[str, str], program_edits: tuple[tuple[
         assert old in spec, old
         spec = spec.replace(old, new)
     (folder / "programs").mkdir(exist_ok=True)
-    for path in (ROOT / "programs").iterdir():
-        text = path.read_text()
-        for old, new in program_edits:
-            assert old in text, old
-            text = text.replace(old, new)
-        (folder / "programs" / path.name).write_text(text)
+    texts = {path.name: path.read_text() for path in (ROOT / "programs").iterdir()}
+    for old, new in program_edits:
+        assert any(old in text for text in texts.values()), old
+        texts = {name: text.replace(old, new) for name, text in texts.items()}
+    for name, text in texts.items():
+        (folder / "programs" / name).write_text(text)
     (folder / "spec.yaml").write_text(spec)
     return load_program(str(folder / "spec.yaml"))

@@ -160,7 +160,7 @@ def test_refusals_name_the_statement(
 ) -> None:
     with pytest.raises(PassError, match=message) as caught:
         compile_layer(variation(tmp_path, *edits, program_edits=program_edits))
-    assert "mhc_mla_moe.monoc:" in str(caught.value)
+    assert ".monoc:" in str(caught.value)
 
 
 def test_an_operation_no_rule_takes_says_what_there_is(tmp_path: Path) -> None:

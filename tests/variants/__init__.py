@@ -8,7 +8,7 @@ from pathlib import Path
 __all__ = ["OTHER_LAYER", "SPECS", "edited_spec"]
 
 SPECS = Path(__file__).parents[2] / "layer_specs"
-PROGRAM = "programs/mhc_mla_moe.monoc"
+PROGRAM = "programs/deepseek_v4.monoc"
 
 # Hidden 4096, 48 heads, 256 experts top 8, another clamp, another score function, tp 2: (file, old text, new text).
 OTHER_LAYER: tuple[tuple[str, str, str], ...] = (
