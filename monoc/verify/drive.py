@@ -1,0 +1,218 @@
+"""A package's own runner at work on the simulator, watched between its launches."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from monoc.build.device import DeviceLaunch
+from monoc.build.package import EmittedPackage
+from monoc.sim import Simulator
+from monoc.sim.host import DeviceMemory, SimulatedHost, simulate
+from monoc.sim.host.engine import LaunchReport, SimulatorEngine
+from monoc.spec.program import Build, Entry, Program, Role, WeightClass
+from monoc.verify.cells import Cell
+from monoc.verify.inputs.step import StepInputs
+from monoc.verify.inputs.weights import Weights
+
+__all__ = ["Driver", "Step", "StepResult"]
+
+Tensor = torch.Tensor
+
+
+@dataclass(frozen=True)
+class Step:
+    """One call of the entry: its build and what it is given."""
+
+    build: Build
+    inputs: StepInputs
+
+
+@dataclass
+class Snapshot:
+    """Memory after a launch, by rank: the scratch buffer's bytes, the peer buffer's, values kept for later launches, and
+    caches."""
+
+    launch: str
+    epoch: int
+    scratch: list[Tensor] = field(default_factory=list)
+    peer: list[Tensor] = field(default_factory=list)
+    kept: list[dict[str, Tensor]] = field(default_factory=list)
+    caches: list[dict[str, Tensor]] = field(default_factory=list)
+
+
+@dataclass
+class StepResult:
+    """``outputs[rank]`` by name; a snapshot a launch, in order; ``reports`` of the launches."""
+
+    outputs: list[dict[str, Tensor]] = field(default_factory=list)
+    snapshots: list[Snapshot] = field(default_factory=list)
+
+
+class _Watched(SimulatorEngine):
+    """The simulator, with a look at memory after each launch."""
+
+    def __init__(self, simulator: Simulator, look: Callable[[str], None]) -> None:
+        super().__init__(simulator)
+        self._look = look
+
+    def run_together(self, launches: Mapping[int, DeviceLaunch], memory: DeviceMemory) -> LaunchReport:
+        report = super().run_together(launches, memory)
+        self._look(next(iter(launches.values())).symbol)
+        return report
+
+
+class Driver:
+    """Runs cells of ``package``; kernels compiled once are kept in ``cache`` (a folder) if given."""
+
+    def __init__(self, program: Program, package: EmittedPackage, cache: Path | None = None) -> None:
+        self.program, self.package, self.cache = program, package, cache
+        self.module = package.part("runner")
+        self.runner_class = getattr(self.module, program.runner.class_name)
+
+    def run(
+        self, cell: Cell, weights: Weights, steps: list[Step], checks: Callable[[Any], None] | None = None
+    ) -> list[StepResult]:
+        """Run the steps in order. Raises what the simulator and the runner raise."""
+        results = [StepResult(outputs=[{} for _ in range(cell.tp)]) for _ in steps]
+        entry = next(e for e in self.program.entries if e.name == cell.kind.entry)
+        simulator = Simulator(ranks=cell.tp, seed=cell.order)
+        watch = _Watch(self, cell, entry, results)
+        with simulate(_Watched(simulator, watch.look), cache_dir=self.cache) as host:
+            with self._registered(host, weights, steps, watch):
+                host.run(lambda rank: self._rank(rank, host, cell, entry, weights, steps, watch))
+        return results
+
+    @contextmanager
+    def _registered(self, host: SimulatedHost, weights: Weights, steps: list[Step], watch: _Watch) -> Iterator[None]:
+        """The inputs as device memory; caches a copy a rank."""
+        for rank in range(len(weights.tensors)):
+            for name, tensor in weights.tensors[rank].items():
+                host.register(tensor, None, name)
+        for step in steps:
+            copies = []
+            for rank, tensors in enumerate(step.inputs.tensors):
+                own = {}
+                for name, tensor in tensors.items():
+                    given = tensor
+                    if self.program.tensor[name].role is Role.CACHE or name in step.inputs.selected:
+                        given = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+                        _whole(given).copy_(_whole(tensor))
+                    host.register(given, None if given is tensor else rank, name)
+                    own[name] = given
+                copies.append(own)
+            watch.given.append(copies)
+        yield
+
+    def _rank(
+        self,
+        rank: int,
+        host: SimulatedHost,
+        cell: Cell,
+        entry: Entry,
+        weights: Weights,
+        steps: list[Step],
+        watch: _Watch,
+    ) -> None:
+        options = {o.name: steps[0].build[o.sets] for o in self.program.runner.options}
+        runner = self.runner_class(cell.tp, rank, host.group, "cuda", barriers=cell.barriers, **options)
+        watch.runners[rank] = runner
+        loaded = self._weights(weights.tensors[rank], steps[0].build)
+        method = getattr(runner, entry.name)
+        for k, step in enumerate(steps):
+            host.group.barrier()
+            if rank == 0:
+                watch.step = k
+            host.group.barrier()
+            given = watch.given[k][rank]
+            outs = method(loaded, **self._arguments(method, entry, step, given))
+            for name, out in zip(entry.outputs, outs, strict=True):
+                watch.results[k].outputs[rank][name] = _plain(out)
+        runner.close()
+
+    def _arguments(self, method: Any, entry: Entry, step: Step, given: dict[str, Tensor]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name in inspect.signature(method).parameters:
+            if name in given:
+                found[name] = given[name]
+            elif name in step.build.env:
+                value = step.build[name]
+                boolean = any(p.name == name and p.boolean for p in self.program.space.params)
+                found[name] = bool(value) if boolean else value
+        for call in entry.host_calls:
+            if call.guard.evaluate(self.program.environment(step.build)):
+                found[call.name] = _selector(call.writes, step, given)
+        return found
+
+    def _weights(self, tensors: Mapping[str, Tensor], build: Build) -> Any:
+        classes = {c.name: c for c in self.program.runner.weights}
+
+        def make(c: WeightClass) -> Any:
+            values: dict[str, Any] = {}
+            for f in c.fields:
+                if f.kind == "class":
+                    values[f.name] = make(classes[f.refers])
+                elif f.kind == "int":
+                    values[f.name] = 0
+                else:
+                    values[f.name] = build[f.refers] if f.kind == "param" else tensors[f.refers]
+            return getattr(self.module, c.name)(**values)
+
+        return make(self.program.runner.weights[-1])
+
+
+def _selector(names: tuple[str, ...], step: Step, given: dict[str, Tensor]) -> Callable[..., None]:
+    def select(*_: Tensor) -> None:
+        for name in names:
+            given[name].copy_(step.inputs.selected[name])
+
+    return select
+
+
+class _Watch:
+    """What is looked at after each launch of the current step."""
+
+    def __init__(self, driver: Driver, cell: Cell, entry: Entry, results: list[StepResult]) -> None:
+        self.driver, self.cell, self.entry, self.results = driver, cell, entry, results
+        self.runners: dict[int, Any] = {}
+        self.given: list[list[dict[str, Tensor]]] = []
+        self.step = 0
+
+    def look(self, symbol: str) -> None:
+        """Copies what the launch left in memory."""
+        launch = next(la.name for la in self.entry.launches if f"_{la.name}_" in f"{symbol}_")
+        width = self.cell.widths[self.step]
+        shot = Snapshot(launch, int(_plain(self.runners[0].epoch)[0]))
+        roles = self.driver.program.tensor
+        for rank in range(self.cell.tp):
+            runner = self.runners[rank]
+            shot.scratch.append(_plain(runner.scratch(width)))
+            kept = {n: getattr(runner, n) for n in self.entry.carried if isinstance(getattr(runner, n, None), Tensor)}
+            shot.kept.append({n: _plain(t[:width]) for n, t in kept.items()})
+            given = self.given[self.step][rank]
+            caches = {n: t for n, t in given.items() if roles[n].role is Role.CACHE}
+            shot.caches.append({n: _copied(t) for n, t in caches.items()})
+        self.results[self.step].snapshots.append(shot)
+
+
+def _whole(tensor: Tensor) -> Tensor:
+    """All bytes from the tensor's first to its last, gaps included."""
+    reach = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True)) + 1
+    return tensor.as_strided((reach,), (1,))
+
+
+def _copied(tensor: Tensor) -> Tensor:
+    copied = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+    _whole(copied).copy_(_whole(tensor))
+    return copied
+
+
+def _plain(tensor: Tensor) -> Tensor:
+    """A copy in host memory."""
+    return tensor.detach().cpu().clone()
