@@ -8,7 +8,6 @@ token tiles of up to 16 rows pass; of those it reads just the K it needs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,11 +16,10 @@ import flydsl.expr as fx
 from monoc.device.frozen import Frozen
 from monoc.device.intrinsics import buffer_load, buffer_resource
 from monoc.device.items import divide
-from monoc.device.lanes import reduce_lanes, shuffle_xor
 from monoc.device.memory import STREAM, gload, lds_load, lds_store
 from monoc.device.mfma import mfma_mx, zero_tile
-from monoc.device.mxrows import MX_GROUP, MxRows, mx_words
-from monoc.device.numeric import bf16_high, bf16_low, power_of_two_inverse
+from monoc.device.mxrows import MX_GROUP, MxRows
+from monoc.device.quantise import lds_row_words
 
 __all__ = ["TILE", "MxGemv", "MxOperand", "MxWeight"]
 
@@ -250,34 +248,14 @@ class MxGemv(Frozen):
         got = region.get(wanted)
         return [MxOperand([*got[i], *got[i + 1]], got[i + 2][0]) for i in range(0, len(got), 3)]
 
-    def rows_bf16(
-        self, cta: Any, region: Any, pitch: int, first: Any, count: int, k0: Any, code: Callable[[Any], Any]
-    ) -> list[MxOperand]:
-        """As :meth:`rows_mx`, of bf16 rows of ``pitch`` values quantised here; ``code``: a group's E8M0 code of its
-        amax.
-        """
-        row = (first + fx.min(cta.lane & 15, count - 1)) * (pitch // 2) + k0 // 2
-        wanted = []
-        for low, high, _ in self._steps(cta):
-            wanted += [(row + start * 2 + more, 4) for start in (low, high) for more in (0, 4)]
-        got = region.get(wanted)
-        j = cta.lane >> 4
+    def rows_lds(self, cta: Any, x: Any, count: int) -> list[MxOperand]:
+        """LDS rows 0 .. ``count`` (up to 16) of the window that :func:`~monoc.device.quantise.put_mx` wrote."""
+        row = fx.min(cta.lane & 15, count - 1) * lds_row_words(self.window)
         out = []
-        for i in range(0, len(got), 4):
-            words, codes = [], []
-            for half in (got[i] + got[i + 1], got[i + 2] + got[i + 3]):
-                values = [v for word in half for v in (bf16_low(word), bf16_high(word))]
-                amax = abs(values[0])
-                for v in values[1:]:
-                    amax = fx.max(amax, abs(v))
-                e8m0 = code(reduce_lanes(amax, (16,), fx.max))  # lane groups 2 i and 2 i + 1 hold a block of 32
-                words += mx_words(values, power_of_two_inverse(e8m0))
-                codes.append(e8m0)
-            # lane groups 0 and 1 hold blocks 0 (low) and 2 (high), 2 and 3 blocks 1 and 3; group j's code is block j's
-            low, high = codes
-            own = (j < 2).select(low, high)
-            other = shuffle_xor((j < 2).select(high, low), 32)
-            out.append(MxOperand(words, ((j == 0) | (j == 3)).select(own, other)))
+        for low, high, block in self._steps(cta):
+            halves = [lds_load(x, row + low, 4), lds_load(x, row + high, 4)]
+            code = lds_load(x, row + (block + self.window // 4))
+            out.append(MxOperand([half[e] for half in halves for e in range(4)], code))
         return out
 
     def contract(self, cta: Any, rows: list[MxOperand], weights: list[MxOperand], sums: Any, base: int = 0) -> None:

@@ -175,10 +175,13 @@ class GemvParams:
         if isinstance(self.epilogue, Push) and self.epilogue.addend:
             reads.append(RegionRead(self.epilogue.addend, self.epilogue.addend_units))
         sets = f"min(2, cdiv({self.tokens}, {self.tile_tokens}))"
+        tile = f"min({self.tokens}, {self.tile_tokens})"
+        row = f"(round_up(({self.window}) // 4 + ({self.window}) // 32, 32) + 4)"
+        rows = () if self.source.quantised else (LdsMember("x", "i32", formula(f"{tile} * {row}")),)
         sums = formula(f"{sets} * ({self.threads}) * (4 * ({self.tiles}) // ({self.wave_groups}))")
         return StageShape(
             tasks=tasks,
-            lds=(LdsMember("sums", "f32", sums),),
+            lds=(*rows, LdsMember("sums", "f32", sums)),
             reads=tuple(reads),
             writes=(self._write(tasks),),
             weight_bytes=formula(f"16 * ({self.tiles}) * ({self.window})"),
