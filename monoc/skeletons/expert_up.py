@@ -28,7 +28,8 @@ class ExpertUpParams:
     of the columns). Every CTA has one task, if only to sort the picks: units i, i + ``grid``, ... as far as there are.
 
     Knobs: ``groups`` (1, 2, 4: groups of 32 columns a unit; the waves split K ``waves / (2 * groups)`` ways), ``depth``
-    (pairs of K steps a wave has in flight, 17 registers each; all it has of a unit, if not more than 7, costs least).
+    (pairs of K steps a wave has in flight, 17 registers each; "": all it has of a unit up to 7, else 3, because pairs
+    requested while others are multiplied take registers of their own).
     ``hidden``: a multiple of 256.
     """
 
@@ -45,7 +46,7 @@ class ExpertUpParams:
     experts: str
     topk: str
     groups: str = "1"
-    depth: str = "7"
+    depth: str = ""
     rule: str = "M"
     copies: str = "1"
     tokens: str = "b.tokens"
@@ -55,6 +56,12 @@ class ExpertUpParams:
 
     def slots(self) -> tuple[Slot, ...]:
         return (self.activation,)
+
+    @property
+    def depth_text(self) -> str:
+        """Pairs of K steps in flight."""
+        turns = f"cdiv({self.hidden} // 256, {self.threads} // 64 // (2 * {self.groups}))"
+        return f"({self.depth or f'7 if {turns} <= 7 else 3'})"
 
     @property
     def code_function(self) -> str:
