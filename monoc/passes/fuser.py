@@ -22,7 +22,7 @@ __all__ = ["REGION_SUFFIXES", "Fuser", "Made", "NotReadyError", "slice_units"]
 
 # What a region's name says of the value it holds: MXFP8 rows by rule, one bf16 row, bf16 rows, partial sums, a key
 # table, chunks of attention, routes, rows a pick, every rank's part.
-REGION_SUFFIXES = ("mx_v", "mx_m", "row", "rows", "parts", "table", "chunks", "picks", "picked", "ranks")
+REGION_SUFFIXES = ("mx_v", "mx_m", "row", "rows", "parts", "table", "chunks", "picks", "picked", "ranks", "streams", "gates")
 
 
 class NotReadyError(PassError):
@@ -179,6 +179,10 @@ class Fuser:
         if TRUE in wanted or not wanted:
             return TRUE
         return formula(" or ".join(f"({w})" if " " in w else w for w in dict.fromkeys(wanted)))
+
+    def given_when(self, tensor: str | None) -> Formula:
+        """In which builds the host gives ``tensor`` (an optional operand)."""
+        return TRUE if tensor is None else self.names.guard(self.names.program.tensor[tensor].guard)
 
     # ------------------------------------------------------------------ dimensions and slots
 

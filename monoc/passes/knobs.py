@@ -5,12 +5,14 @@ Each is a plan expression (it may depend on the build) or an integer the skeleto
 
 from __future__ import annotations
 
-__all__ = ["ATTEND_CHUNK", "GATED_TILES", "ROUTER_PARTS", "ROUTE_COPIES", "SLICE_COLUMNS", "SPLIT_K"]
+__all__ = ["ATTEND_CHUNK", "EXPERT_DEPTH", "GATED_TILES", "ROUTER_PARTS", "ROUTE_COPIES", "SLICE_COLUMNS", "SPLIT_K"]
 
 SLICE_COLUMNS = "32"  # hidden columns of a seam slice, of a push and of a rank sum
 SPLIT_K = 2  # parts of K of a linear whose partial sums another stage adds anyway
 GATED_TILES = 4  # row tiles of a gated linear: 8 outputs each, so that a task fills an MXFP8 group of 32
 ROUTER_PARTS = "4"  # parts of K of the router's logits
 ROUTE_COPIES = "8"  # copies of the routes: all CTAs polling one small region queue up on its lines
+# Pairs of K steps an expert up task has in flight, 17 registers each: past one token tile the gather takes their place.
+EXPERT_DEPTH = "(4 if b.tokens <= 16 else 3)"
 # Keys a split task: a record tile of 128 keys, half of it where the queries of many heads take their place in LDS.
 ATTEND_CHUNK = "(64 if {heads} > 16 else 128)"

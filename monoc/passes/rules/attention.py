@@ -5,9 +5,11 @@ keys, counts = key_table(...)        o = attend(q, keys, counts, ...)        o8 
 
 from __future__ import annotations
 
+from monoc.expr.slot import Slot
 from monoc.graph.model import Operation
 from monoc.passes.fuser import Fuser
 from monoc.passes.knobs import ATTEND_CHUNK
+from monoc.passes.patterns import only_reads, squared
 from monoc.schedule.formula import formula
 from monoc.schedule.model import ZERO, Units
 from monoc.skeletons.attend_combine import AttendCombineParams
@@ -34,6 +36,8 @@ def fuse_key_table(f: Fuser, op: Operation) -> bool:
             table_stride=f"{block_table}_stride" if block_table else "",
             block=f"{compressed}_block" if block_table else "",
             requests=f.names.argument(f.operand(op, "requests")) if block_table else "",
+            paged=f.given_when(block_table),
+            pitch=f"{picks}_stride" if _bounded(f, op) else "",
         )
     window = f.operand(op, "window_slots")
     params = KeyTableParams(
@@ -45,9 +49,16 @@ def fuse_key_table(f: Fuser, op: Operation) -> bool:
         window_counts=f.names.argument(f.operand(op, "window_lens")),
         window_width=f.dim(window, -1),
         selection=selection,
+        fill=not _bounded(f, op),
     )
     f.add("key_table", params, [op])
     return True
+
+
+def _bounded(f: Fuser, table: Operation) -> bool:
+    """Whether the host decides how wide the picks' rows are, up to a bound: then a table's work is its keys'."""
+    picks = f.op(table).operand("picks")
+    return picks is not None and f.names.program.tensor[picks].shape[-1].at_most
 
 
 def fuse_attention(f: Fuser, op: Operation) -> bool:
@@ -66,11 +77,14 @@ def _fuse(f: Fuser, op: Operation, unrope: Operation, quantise: Operation) -> No
     heads, head = f.dim(o, 1), f.dim(o, 2)
     width = f.dim(f.operand(op, "keys"), 1)
     table = f.held(f.operand(op, "keys"), "table")
-    keys = KeyTable(region=table.region, width=width, counts=f"b.tokens * {width}")
+    made = f.graph.producers(f.operand(op, "keys"))
+    full = not any(_bounded(f, source) for source in made)
+    keys = KeyTable(region=table.region, width=width, counts=f"b.tokens * {width}", full=full)
     rope, chunk = f.size(op, f.attribute(op, "rope")), ATTEND_CHUNK.format(heads=heads)
     rows = f.held(query, "rows")
     chunks = f"cdiv({width}, {chunk})"
     compressed = f.op(op).operand("compressed")
+    factor, factor_operations = _factor(f, op, query)
     split = AttendSplitParams(
         stage=f"{f.short(o)}_split",
         query=rows.region,
@@ -85,8 +99,9 @@ def _fuse(f: Fuser, op: Operation, unrope: Operation, quantise: Operation) -> No
         chunk=chunk,
         with_compressed=_given(f, compressed),
         query_units=Units(ZERO, formula(rows.units)),
+        query_factor=factor,
     )
-    f.add(split.stage, split, [op])
+    f.add(split.stage, split, [op, *factor_operations])
     # A group's heads are a wave each: the units of a group of heads are then one block a token tile.
     task_heads = f"min({_heads_together(f, quantise, heads)}, THREADS // 64)"
     combine = AttendCombineParams(
@@ -106,6 +121,18 @@ def _fuse(f: Fuser, op: Operation, unrope: Operation, quantise: Operation) -> No
     )
     f.also(quantise.writes[0], "mx", f.held(o, "mx_v"))
     f.add(combine.stage, combine, [unrope, quantise])
+
+
+def _factor(f: Fuser, op: Operation, query: str) -> tuple[Slot | None, list[Operation]]:
+    """(slot, operations) of the factor of a head's scores: a function of the sum of its squared query values."""
+    given = f.op(op).operand("factor")
+    if given is None:
+        return None, []
+    factor = f.producer(given)
+    squares = f.producer(factor.reads[0])
+    if factor.kind != "map" or not only_reads(factor.map.expr, squares.writes[0]) or squared(squares) != (query, 1):
+        raise f.error(factor, f"has to be a function of the sum of squares of {query} alone, a value a head")
+    return f.slot(f"{f.short(op.writes[0])}_factor", factor), [squares, factor]
 
 
 def _heads_together(f: Fuser, quantise: Operation, heads: str) -> str:

@@ -11,7 +11,7 @@ from monoc.expr.ir import Access, Binary, BinaryOp, DType, Expr, IndexVar, Local
 from monoc.expr.slot import Slot, SlotInput
 from monoc.graph.model import Operation
 from monoc.passes.fuser import Fuser
-from monoc.passes.knobs import ROUTE_COPIES, ROUTER_PARTS
+from monoc.passes.knobs import EXPERT_DEPTH, ROUTE_COPIES, ROUTER_PARTS
 from monoc.skeletons.expert_down import ExpertDownParams
 from monoc.skeletons.expert_up import ExpertUpParams
 from monoc.skeletons.route import RouteParams
@@ -59,6 +59,7 @@ def fuse_route(f: Fuser, op: Operation) -> bool:
         topk=f.dim(ids, 1),
         parts=ROUTER_PARTS,
         given=f.names.argument(given) if given else "",
+        given_when=f.given_when(given),
         copies=ROUTE_COPIES,
     )
     f.add(params.stage, params, [score, op])
@@ -91,6 +92,7 @@ def fuse_experts_up(f: Fuser, op: Operation) -> bool:
         experts=f.width_of(weight.shape[0].size, op),
         topk=f.dim(ids, 1),
         groups=groups,
+        depth=EXPERT_DEPTH,
         rule=str(f.attribute(quantise, "rule")),
         copies=ROUTE_COPIES,
     )

@@ -126,13 +126,18 @@ def _add(
         source=found.source,
         epilogue=epilogue,
         shuffled=weight.layout is Layout.SHUFFLE16,
-        pitch=f"{found.k} + 256" if weight.layout is Layout.ROWS_PAD256 else "",
+        pitch=_pitch(weight, found.k),
         activation=activation,
         tiles=tiles,
         parts=parts,
     )
     f.add(name, params, operations)
     return params
+
+
+def _pitch(weight: TensorDecl, k: str) -> str:
+    """Bytes from a row of ``k`` bytes to the next, "" where rows follow each other."""
+    return f"({k} + 256 if {k} % 512 == 0 else {k})" if weight.layout is Layout.ROWS_PAD256 else ""
 
 
 def _halves(f: Fuser, found: _Linear) -> tuple[str, str]:

@@ -1,9 +1,13 @@
 """row-norm: a row collapsed by a slice stage, scaled by its own root mean square, rounded and quantised.
 
 hh[t] = sum[c] h[t,c]^2        y[t,c] = scale(h[t,c], rsq(... hh[t] ...), w[c])        y8 = mxfp8(y), by rule V or M
+
+The row is handed over whole, or as streams that the norm sums by gates of the launch.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from monoc.expr.ir import Access, Expr, IndexVar, walk
 from monoc.expr.slot import Slot
@@ -18,19 +22,27 @@ RSTD = "rstd"
 
 
 def fuse_row_norm(f: Fuser, squares: Operation) -> bool:
-    """A row some slice stage hands over."""
+    """A row some slice stage hands over, or the streams it is the sum of."""
     row, axes = squared(squares) or ("", 0)
-    if axes != 1 or f"{row}/row" not in f.made:
+    if axes != 1:
         return False
-    _fuse(f, squares, row)
+    if f"{row}/row" in f.made:
+        _fuse(f, squares, row, None)
+        return True
+    collapse = next((op for op in f.graph.producers(row) if op.kind == "reduce"), None)
+    streams = None if collapse is None else next((v for v in collapse.reads if f"{v}/streams" in f.made), None)
+    if collapse is None or streams is None:
+        return False
+    _fuse(f, squares, row, (collapse, streams))
     return True
 
 
-def _fuse(f: Fuser, squares: Operation, row: str) -> None:
+def _fuse(f: Fuser, squares: Operation, row: str, collapsed: tuple[Operation, str] | None) -> None:
+    """``collapsed``: the sum over streams that is the row, and the streams; None: the row is handed over."""
     scale = f.consumer(squares.writes[0], ("map",))
     if scale is None or row not in scale.reads:
         raise f.error(squares, f"sums the squares of {row}, but no map scales {row} by it")
-    y, made = scale.writes[0], f.held(row, "row")
+    y, made = scale.writes[0], f.held(collapsed[1], "streams") if collapsed else f.held(row, "row")
     name = f.stage_name(squares, "norm")
     quantised = [op for op in f.graph.consumers(y) if op.kind == "mxfp8"]
     plain = [op for op in f.graph.consumers(y) if op.kind != "mxfp8"]
@@ -50,7 +62,25 @@ def _fuse(f: Fuser, squares: Operation, row: str) -> None:
         row_value=row,
         rstd_value=RSTD,
     )
-    f.add(name, params, [squares, scale, *quantised])
+    if collapsed is not None:
+        params = _collapsing(f, params, *collapsed)
+    f.add(name, params, [*([collapsed[0]] if collapsed else []), squares, scale, *quantised])
+
+
+def _collapsing(f: Fuser, params: RowNormParams, collapse: Operation, streams: str) -> RowNormParams:
+    """The same norm of the sum ``collapse`` of ``streams``, by gates a token program hands over."""
+    gates = [v for v in collapse.reads if v != streams]
+    if len(gates) != 1:
+        raise f.error(collapse, f"sums {streams} by {len(gates)} values, not by one row of gates a token")
+    return replace(
+        params,
+        value=f.slot(f"{params.stage}_collapse", collapse),
+        streams=f.dim(streams, 1),
+        streams_value=streams,
+        gates=f.held(gates[0], "gates").region,
+        gates_value=gates[0],
+        gate_count=f.dim(gates[0], 1),
+    )
 
 
 def mx_outputs(f: Fuser, value: str, quantised: list[Operation]) -> tuple[MxOutput, ...]:

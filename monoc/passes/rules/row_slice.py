@@ -48,6 +48,9 @@ def _fuse(f: Fuser, mix: Operation, weight: str, streams: str) -> None:
     folds = [op for op in settle if not is_copy(op)]
     squares = next((op for op in f.graph.consumers(streams) if squared(op) == (streams, 2)), None)
     collapse = _collapse(f, streams)
+    later = collapse is None or any(f.graph.producers(v) for v in collapse.reads if v != streams)
+    if later:  # the norm stage collapses, by gates this launch computes from the mixes
+        collapse = None
     if not settle or len(folds) > 1:
         raise f.error(mix, f"mixes {streams}, which one fold of this launch has to make")
     if squares is None:
@@ -75,6 +78,7 @@ def _fuse(f: Fuser, mix: Operation, weight: str, streams: str) -> None:
         weight=f.names.argument(weight),
         partials=f.hold(mix.writes[0], "parts", slices, SLICE_COLUMNS),
         row=f.hold(collapse.writes[0], "row", slices, SLICE_COLUMNS) if collapse else "",
+        settled_region=f.hold(streams, "streams", slices, SLICE_COLUMNS) if later else "",
         fold=f.slot(f"{name}_fold", fold) if fold else None,
         collapse=f.slot(f"{name}_collapse", collapse) if collapse else None,
         fold_when=f.when(fold) if fold else TRUE,

@@ -50,7 +50,8 @@ def _add(f: Fuser, slices: RowSliceParams, mix: Operation, squares: Operation, c
     outputs = []
     for op in cluster:
         value = op.writes[0]
-        if not f.in_memory(value):
+        handed_on = any(reader not in cluster for reader in f.graph.consumers(value))
+        if not f.in_memory(value) and not handed_on:
             continue
         label = f"{name}_{f.short(value)}"
         source = f.producer(f.operand(op, "z")) if op.kind == "sinkhorn" else op
@@ -59,7 +60,8 @@ def _add(f: Fuser, slices: RowSliceParams, mix: Operation, squares: Operation, c
                 slot=f.slot(label, source, [m for m in maps if m is not source]),
                 extents=tuple(f.dim(value, a) for a in range(1, len(source.map.index))),
                 index=source.map.index[1:],
-                argument=f.names.argument(value),
+                argument=f.names.argument(value) if f.in_memory(value) else "",
+                region=f.hold(value, "gates", "b.tokens") if handed_on else "",
                 program=_sinkhorn(f, op, label) if op.kind == "sinkhorn" else None,
             )
         )
