@@ -12,7 +12,7 @@ from monoc.passes.layer import FusedStage, PassError
 from monoc.passes.names import PlanNames
 from monoc.passes.slots import SlotError, SlotMaker, identifier
 from monoc.schedule.formula import Formula, formula
-from monoc.schedule.model import TRUE, StageShape, Units
+from monoc.schedule.model import TRUE, RegionRead, StageShape, Units
 from monoc.skeletons.base import SkeletonParams
 from monoc.spec.buildexpr import BuildExpr
 from monoc.spec.program import AttributeValue, MapStatement, OpStatement, ScalarFunction
@@ -21,8 +21,10 @@ __all__ = ["REGION_SUFFIXES", "Fuser", "Made", "NotReadyError", "slice_units"]
 
 
 # What a region's name says of the value it holds: MXFP8 rows by rule, one bf16 row, bf16 rows, partial sums, a key
-# table, chunks of attention, routes, rows a pick, every rank's part.
-REGION_SUFFIXES = ("mx_v", "mx_m", "row", "rows", "parts", "table", "chunks", "picks", "picked", "ranks", "streams", "gates")
+# table, chunks of attention, routes, rows a pick, every rank's part, residual streams, a token's gates.
+REGION_SUFFIXES = (
+    "mx_v", "mx_m", "row", "rows", "parts", "table", "chunks", "picks", "picked", "ranks", "streams", "gates",
+)  # fmt: skip
 
 
 class NotReadyError(PassError):
@@ -105,9 +107,11 @@ class Fuser:
         *,
         guard: BuildExpr | None = None,
         reads: Mapping[str, Units] | None = None,
+        parts: Mapping[str, str] | None = None,
     ) -> None:
         """A stage; ``reads``: units to wait for where the region's writer slices it otherwise than the skeleton
-        assumes."""
+        assumes; ``parts``: what part of its units' words a task reads (1 / a formula), where the skeleton does not
+        say."""
         taken = list(operations)
         self.taken |= {op.name: name for op in taken}
         try:
@@ -119,7 +123,7 @@ class Fuser:
                 name=name,
                 skeleton=params.template,
                 params=params,
-                shape=_waiting(shape, reads or {}),
+                shape=_reading(shape, reads or {}, parts or {}),
                 operations=tuple(op.name for op in taken),
                 guard=guard if guard is not None else taken[0].guard,
                 statements=tuple(dict.fromkeys(op.statement.origin for op in taken)),
@@ -242,10 +246,12 @@ class Fuser:
             raise self.error(operation, f"is no scalar program: {error}") from None
 
 
-def _waiting(shape: StageShape, reads: Mapping[str, Units]) -> StageShape:
-    return replace(
-        shape, reads=tuple(replace(r, task_units=reads[r.region]) if r.region in reads else r for r in shape.reads)
-    )
+def _reading(shape: StageShape, reads: Mapping[str, Units], parts: Mapping[str, str]) -> StageShape:
+    def changed(read: RegionRead) -> RegionRead:
+        part = formula(parts[read.region]) if read.region in parts else read.part
+        return replace(read, task_units=reads.get(read.region, read.task_units), part=part)
+
+    return replace(shape, reads=tuple(changed(r) for r in shape.reads))
 
 
 def slice_units(mine: str, made: Made, index: str = "i") -> Units:

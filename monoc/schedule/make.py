@@ -16,6 +16,7 @@ from monoc.schedule.handoff import Traffic, choose_form
 from monoc.schedule.loader import PlanModule, load_plan
 from monoc.schedule.memo import ByFields
 from monoc.schedule.model import TRUE, ZERO, Form, FormRule, Launch, Schedule, Variant
+from monoc.schedule.parameters import scratch_parameters
 from monoc.schedule.placement import place_stages
 from monoc.schedule.printer import print_plan
 from monoc.schedule.regions import (
@@ -95,7 +96,7 @@ def _assemble(
     rules: Mapping[tuple[str, str], tuple[FormRule, ...]],
 ) -> Schedule:
     edges = collect_edges(launches, rules)
-    return Schedule(
+    schedule = Schedule(
         name=draft.name,
         target=target.name,
         grid=draft.grid,
@@ -110,6 +111,7 @@ def _assemble(
         regions=share_bytes(collect_regions(launches, edges)),
         edges=edges,
     )
+    return replace(schedule, scratch_key=(*schedule.scratch_key, *scratch_parameters(schedule)))
 
 
 def _from_before(source: str, own: Formula) -> FormRule:

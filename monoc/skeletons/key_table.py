@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from monoc.expr.slot import Slot
-from monoc.schedule.formula import formula
-from monoc.schedule.model import Form, RegionWrite, StageShape, Units
+from monoc.schedule.formula import Formula, formula
+from monoc.schedule.model import TRUE, Form, RegionWrite, StageShape, Units
 from monoc.skeletons.base import TensorArg
 
 __all__ = ["KeyTableParams", "Selection"]
@@ -18,8 +18,9 @@ class Selection:
 
     ``ratio``: a formula, 0 in builds without compressed keys. ``indices``: i32 [tokens, width], local rows of the
     request's compressed keys (-1: none), mapped by ``block_table`` (i32 rows ``table_stride`` apart, a scalar
-    argument; ``block`` rows a block, a scalar argument; ``requests``: i32 [tokens]). Without ``block_table`` they are
-    slots already. Entries past the count, and those of padded rows, may be anything.
+    argument; ``block`` rows a block, a scalar argument; ``requests``: i32 [tokens]) where ``paged`` holds. Without it
+    they are slots already. Entries past the count, and those of padded rows, may be anything. ``pitch``: a scalar
+    argument, how wide the rows of ``indices`` are, which bounds the count too ("": ``width``).
     """
 
     ratio: str
@@ -30,6 +31,8 @@ class Selection:
     table_stride: str = ""
     block: str = ""
     requests: str = ""
+    paged: Formula = TRUE
+    pitch: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,8 @@ class KeyTableParams:
                 TensorArg(s.positions, "i64", (self.tokens,)),
                 TensorArg(s.indices, "i32", (self.tokens, s.width)),
             ]
+            if s.pitch:
+                out.append(TensorArg(s.pitch, "i64", ()))
             if s.block_table:
                 out += [
                     TensorArg(s.block_table, "i32", ("", "")),

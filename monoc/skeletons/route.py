@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from monoc.expr.slot import Slot
-from monoc.schedule.formula import formula
-from monoc.schedule.model import RegionRead, RegionWrite, StageShape, Units
+from monoc.schedule.formula import Formula, formula
+from monoc.schedule.model import TRUE, RegionRead, RegionWrite, StageShape, Units
 from monoc.skeletons.base import TensorArg
 
 __all__ = ["RouteParams"]
@@ -21,7 +21,7 @@ class RouteParams:
     ``expert % 64`` first, among those the lowest expert. ``weigh(score, total)``: a slot of two inputs; ``total`` is
     the sum of the picked scores in pick order. ``bias``: f32 [experts]. ``given``: an i32 [tokens, topk] argument with
     each token's distinct experts in place of the search and the bias ("": search); one out of range gives expert 0,
-    weight 0.
+    weight 0. They are given in the builds where ``given_when`` holds.
     ``route``: region of words [copy][token][pick][expert, f32 weight], a unit a token; ``copies`` of it spread the
     readers' polling.
     """
@@ -37,16 +37,27 @@ class RouteParams:
     parts: str
     given: str = ""
     copies: str = "1"
+    given_when: Formula = TRUE
     tokens: str = "b.tokens"
     template: str = "route"
+
+    @property
+    def searches(self) -> bool:
+        """Whether the experts are searched in some builds."""
+        return not self.given or self.given_when != TRUE
+
+    @property
+    def search_when(self) -> str:
+        """In which builds."""
+        return f"not ({self.given_when})" if self.given else "True"
 
     def slots(self) -> tuple[Slot, ...]:
         return (self.score, self.weigh)
 
     def arguments(self) -> tuple[TensorArg, ...]:
-        if self.given:
-            return (TensorArg(self.given, "i32", (self.tokens, self.topk)),)
-        return (TensorArg(self.bias, "f32", (self.experts,)),)
+        bias = (TensorArg(self.bias, "f32", (self.experts,)),) if self.searches else ()
+        given = (TensorArg(self.given, "i32", (self.tokens, self.topk)),) if self.given else ()
+        return (*bias, *given)
 
     def describe(self) -> StageShape:
         tile = f"cdiv({self.experts}, 16) * ({self.parts})"

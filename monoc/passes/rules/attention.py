@@ -120,7 +120,8 @@ def _fuse(f: Fuser, op: Operation, unrope: Operation, quantise: Operation) -> No
         code="mx_code" if f.attribute(quantise, "rule") == "V" else "mx_code_floor",
     )
     f.also(quantise.writes[0], "mx", f.held(o, "mx_v"))
-    f.add(combine.stage, combine, [unrope, quantise])
+    # A task merges its own heads of every chunk.
+    f.add(combine.stage, combine, [unrope, quantise], parts={split.region: f"{heads} // ({task_heads})"})
 
 
 def _factor(f: Fuser, op: Operation, query: str) -> tuple[Slot | None, list[Operation]]:
