@@ -101,10 +101,23 @@ def _show(report: PlanReport, console: Console) -> None:
     console.print(f"[bold]{build}[/bold]")
     for launch in report.launches:
         _show_launch(launch, console)
+    for name, lengths in report.chains.items():
+        console.print(f"critical chain of {name} by rows: {_ranges(lengths)}")
     console.print(
         f"scratch {report.scratch_bytes:,} bytes, peer buffer {report.peer_bytes:,} bytes, "
         f"epoch buffer {report.epoch_bytes:,} bytes"
     )
+
+
+def _ranges(lengths: dict[int, int]) -> str:
+    """``1..3: 4, 4..48: 6``."""
+    runs: list[tuple[int, int, int]] = []
+    for tokens, length in lengths.items():
+        if runs and runs[-1][2] == length:
+            runs[-1] = (runs[-1][0], tokens, length)
+        else:
+            runs.append((tokens, tokens, length))
+    return ", ".join(f"{a}..{b}: {n}" if a != b else f"{a}: {n}" for a, b, n in runs)
 
 
 def _show_launch(launch: LaunchReport, console: Console) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from monoc.schedule.chain import critical_chain
@@ -78,6 +78,7 @@ class PlanReport:
 
     build: dict[str, Any]
     launches: tuple[LaunchReport, ...]
+    chains: dict[str, dict[int, int]]  # launch -> step width -> length of the critical chain, this build otherwise
     scratch_bytes: int
     peer_bytes: int
     epoch_bytes: int
@@ -93,10 +94,22 @@ def plan_report(schedule: Schedule, build: dict[str, Any]) -> PlanReport:
     return PlanReport(
         build={name: getattr(b, name) for name in b.__dataclass_fields__},
         launches=tuple(_launch(schedule, plan, b, la) for la in schedule.launches if plan.LAUNCHES[la.name].runs(b)),
+        chains=_chains(schedule, plan, b),
         scratch_bytes=plan.scratch_bytes(b),
         peer_bytes=plan.peer_bytes(b.tp),
         epoch_bytes=plan.epoch_bytes(),
     )
+
+
+def _chains(schedule: Schedule, plan: PlanModule, b: Any) -> dict[str, dict[int, int]]:
+    found: dict[str, dict[int, int]] = {}
+    for launch in schedule.launches:
+        for tokens in plan.VARIANTS[b.variant]["tokens"]:
+            other = replace(b, tokens=tokens)
+            if plan.LAUNCHES[launch.name].runs(other):
+                length = critical_chain(tabulate(plan, other, launch.name)).length
+                found.setdefault(launch.name, {})[tokens] = length
+    return found
 
 
 def _launch(schedule: Schedule, plan: PlanModule, b: Any, launch: Launch) -> LaunchReport:

@@ -47,6 +47,11 @@ def test_json_has_all_of_it(run) -> None:  # type: ignore[no-untyped-def]
     weights = {s["name"]: s["weight_bytes"] for la in report["launches"] for s in la["stages"]}
     assert weights["wqkv_gemv"] == (128 + 256) * 256  # an e4m3 byte a weight
     assert report["scratch_bytes"] > 0
+    for launch in report["launches"]:
+        by_rows = report["chains"][launch["name"]]
+        assert len(by_rows) == 20
+        assert by_rows["8"] == launch["chain_length"]
+        assert by_rows["1"] <= by_rows["20"]
 
 
 def test_tables_name_the_form_and_the_reason(run) -> None:  # type: ignore[no-untyped-def]
