@@ -1,7 +1,5 @@
 """The core's builds for different host instruction sets execute the same bits."""
 
-
-
 from __future__ import annotations
 
 from collections.abc import Iterator
