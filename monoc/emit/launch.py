@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 import jinja2
 
 from monoc.emit.device import DeviceLibrary, names_in, parsed
+from monoc.schedule.early import early_arguments, request_points
 from monoc.schedule.model import Launch, Schedule, Stage
 from monoc.skeletons.base import render_stage
 
@@ -41,6 +42,8 @@ class _Call:
     regions: tuple[str, ...]
     arguments: tuple[str, ...]
     what: str
+    early: tuple[str, ...]  # arguments of its weight request, if an earlier stage makes it
+    requests: tuple[str, ...]  # stages whose weights are requested before this one
 
 
 @cache
@@ -62,7 +65,7 @@ def launch_arguments(launch: Launch) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*tensors, *LAUNCH_ARGUMENTS)))
 
 
-def _call(stage: Stage) -> _Call:
+def _call(stage: Stage, points: Mapping[str, str]) -> _Call:
     shape = stage.shape
     regions = dict.fromkeys([r.region for r in shape.reads] + [w.region for w in shape.writes])
     return _Call(
@@ -71,6 +74,8 @@ def _call(stage: Stage) -> _Call:
         regions=tuple(regions),
         arguments=tuple(a.name for a in stage.params.arguments()),
         what=", ".join(stage.statements),
+        early=early_arguments(stage) if stage.name in points else (),
+        requests=tuple(name for name, before in points.items() if before == stage.name),
     )
 
 
@@ -122,11 +127,15 @@ def emit_launch(schedule: Schedule, launch: Launch, library: DeviceLibrary) -> L
         device |= {"mark_epoch", "end_epoch"}
     if launch.barriers:
         device |= {"grid_barrier"}
-    calls = [_call(stage) for stage in launch.stages]
+    points = request_points(launch)
+    calls = [_call(stage, points) for stage in launch.stages]
+    if points:
+        device |= {"first_task"}
     context: dict[str, Any] = {
         "schedule": schedule,
         "launch": launch,
         "calls": calls,
+        "by_name": {call.name: call for call in calls},
         "barriers": {b.before for b in launch.barriers},
         "arguments": launch_arguments(launch),
         "sources": sources,

@@ -152,6 +152,11 @@ class GemvParams:
         addend = (self.epilogue.addend,) if isinstance(self.epilogue, Push) and self.epilogue.addend else ()
         return (self.source.region, *addend, self.epilogue.region)
 
+    @property
+    def early(self) -> tuple[str, ...]:
+        """The arguments of ``<stage>_weights``, which requests a task's weights ahead of the stage."""
+        return (self.weight, self.scale)
+
     def slots(self) -> tuple[Slot, ...]:
         return (self.activation,) if self.activation else ()
 
