@@ -193,3 +193,27 @@ def test_a_signal_ends_a_run() -> None:
             run_body(".LBB0_1:\n\ts_add_u32 s20, s20, 1\n\ts_branch .LBB0_1\n", [], simulator=Simulator(threads=2))
     finally:
         signal.signal(signal.SIGALRM, before)
+
+
+def test_what_only_a_failed_first_try_runs_counts_as_poll() -> None:
+    """The block before a poll loop that a successful first try jumps over is no work."""
+    body = (
+        "\tv_mov_b32_e32 v1, 0\n\tglobal_load_dword v2, v1, s[4:5] sc1\n\tv_readfirstlane_b32 s20, v2\n"
+        "\ts_cmp_eq_u32 s20, 1\n\ts_cbranch_scc1 .LBB0_2\n\ts_mov_b32 s21, 5\n.LBB0_1:\n\ts_sleep 1\n"
+        "\tglobal_load_dword v2, v1, s[4:5] sc1\n\tv_readfirstlane_b32 s20, v2\n\ts_cmp_lg_u32 s20, 1\n"
+        "\ts_cbranch_scc1 .LBB0_1\n\ts_nop 0\n.LBB0_2:\n\ts_nop 1\n"
+    )
+    # CTA 1 (other instructions: the writer) raises the flag for CTA 0.
+    writer = (
+        "\ts_cmp_eq_u32 s2, 0\n\ts_cbranch_scc1 .LBB0_9\n\tv_mov_b32_e32 v1, 0\n\tv_mov_b32_e32 v2, 1\n"
+        "\tglobal_store_dword v1, v2, s[4:5] sc1\n\ts_endpgm\n.LBB0_9:\n"
+    )
+    work = []
+    for value in (0, 1):
+        report = run_body(
+            writer + body, [np.full(1, value, np.uint32)], grid=2, simulator=Simulator(threads=1, observe=True)
+        )
+        assert report.observations is not None
+        work.append((sum(report.observations.classes.values()), report.observations.polls > 0))
+    assert work[0][0] == work[1][0]
+    assert (work[0][1], work[1][1]) == (True, False)

@@ -29,21 +29,37 @@ bool works(const Op& op) {
   return op.cls == OpClass::store || op.cls == OpClass::mfma || op.cls == OpClass::barrier || op.cls == OpClass::lds_write;
 }
 
-// A poll loop: the smallest loop around an s_sleep that only loads, compares and branches.
+bool pure(const std::vector<Op>& ops, size_t low, size_t high) {
+  for (size_t i = low; i <= high; ++i)
+    if (works(ops[i])) return false;
+  return true;
+}
+
+void mark(std::vector<Op>& ops, size_t low, size_t high) {
+  for (size_t i = low; i <= high; ++i) ops[i].flags |= kPoll;
+}
+
+// A poll loop: the smallest loop around an s_sleep that only loads, compares and branches. What runs only when the loop is
+// entered at all (its first try succeeded or not: a matter of scheduling) belongs to it: the block a conditional
+// branch shortly before the loop skips together with it.
 void mark_polls(std::vector<Op>& ops) {
+  constexpr size_t kLongest = 256, kNear = 48;
   for (size_t s = 0; s < ops.size(); ++s) {
     if (ops[s].cls != OpClass::sleep) continue;
-    size_t best_low = 0, best_high = 0, best = ops.size() + 1;
+    size_t low = 0, high = 0, best = ops.size() + 1;
     for (size_t j = s; j < ops.size(); ++j) {
       if (!branches(ops[j]) || size_t(ops[j].imm) > s) continue;
-      size_t low = size_t(ops[j].imm);
-      if (j - low < best) best = j - low, best_low = low, best_high = j;
+      size_t start = size_t(ops[j].imm);
+      if (j - start < best) best = j - start, low = start, high = j;
     }
-    if (best > 256) continue;
-    bool pure = true;
-    for (size_t i = best_low; i <= best_high; ++i) pure = pure && !works(ops[i]);
-    if (!pure) continue;
-    for (size_t i = best_low; i <= best_high; ++i) ops[i].flags |= kPoll;
+    if (best > kLongest || !pure(ops, low, high)) continue;
+    mark(ops, low, high);
+    for (size_t p = low; p-- > 0 && low - p <= kNear;) {
+      size_t target = branches(ops[p]) ? size_t(ops[p].imm) : 0;
+      if (target <= high || target > high + kNear) continue;
+      if (pure(ops, p + 1, target - 1)) mark(ops, p + 1, target - 1);
+      break;
+    }
   }
 }
 
