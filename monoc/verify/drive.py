@@ -21,7 +21,7 @@ from monoc.verify.cells import Cell
 from monoc.verify.inputs.step import StepInputs
 from monoc.verify.inputs.weights import Weights
 
-__all__ = ["Driver", "Step", "StepResult"]
+__all__ = ["Driver", "Snapshot", "Step", "StepResult"]
 
 Tensor = torch.Tensor
 
@@ -36,8 +36,8 @@ class Step:
 
 @dataclass
 class Snapshot:
-    """Memory after a launch, by rank: the scratch buffer's bytes, the peer buffer's, values kept for later launches, and
-    caches."""
+    """Memory after a launch of epoch ``epoch``, by rank: bytes of the scratch buffer and of the epoch's half of the peer
+    buffer, values kept for later launches, caches."""
 
     launch: str
     epoch: int
@@ -58,13 +58,13 @@ class StepResult:
 class _Watched(SimulatorEngine):
     """The simulator, with a look at memory after each launch."""
 
-    def __init__(self, simulator: Simulator, look: Callable[[str], None]) -> None:
+    def __init__(self, simulator: Simulator, look: Callable[[str, DeviceMemory], None]) -> None:
         super().__init__(simulator)
         self._look = look
 
     def run_together(self, launches: Mapping[int, DeviceLaunch], memory: DeviceMemory) -> LaunchReport:
         report = super().run_together(launches, memory)
-        self._look(next(iter(launches.values())).symbol)
+        self._look(next(iter(launches.values())).symbol, memory)
         return report
 
 
@@ -184,15 +184,22 @@ class _Watch:
         self.given: list[list[dict[str, Tensor]]] = []
         self.step = 0
 
-    def look(self, symbol: str) -> None:
+    def look(self, symbol: str, memory: DeviceMemory) -> None:
         """Copies what the launch left in memory."""
         launch = next(la.name for la in self.entry.launches if f"_{la.name}_" in f"{symbol}_")
         width = self.cell.widths[self.step]
-        shot = Snapshot(launch, int(_plain(self.runners[0].epoch)[0]))
+        plan = self.driver.package.plan
+        epoch = int(_plain(self.runners[0].epoch)[0])
+        if plan.LAUNCHES[launch].ends_epoch:
+            epoch = (epoch - 1) % plan.EPOCHS
+        half = plan.peer_half_bytes(self.cell.tp)
+        shot = Snapshot(launch, epoch)
         roles = self.driver.program.tensor
         for rank in range(self.cell.tp):
             runner = self.runners[rank]
             shot.scratch.append(_plain(runner.scratch(width)))
+            peer = memory.view(runner.peer.local + plan.peer_half(epoch) * half, half) if half else torch.zeros(0)
+            shot.peer.append(_plain(peer))
             kept = {n: getattr(runner, n) for n in self.entry.carried if isinstance(getattr(runner, n, None), Tensor)}
             shot.kept.append({n: _plain(t[:width]) for n, t in kept.items()})
             given = self.given[self.step][rank]

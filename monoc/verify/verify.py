@@ -1,0 +1,199 @@
+"""Cells run and judged."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+
+from monoc.reference.formats import Mx
+from monoc.reference.interpret import Reference, Trace
+from monoc.sim import SimulatorError
+from monoc.spec.program import Entry, OpStatement, Program, Role, ShardingKind
+from monoc.verify.cells import Cell
+from monoc.verify.compare import Difference, Nearness, compare
+from monoc.verify.drive import Driver, Step, StepResult
+from monoc.verify.inputs.step import Contexts, make_step
+from monoc.verify.inputs.weights import Weights
+from monoc.verify.regions import LaunchMemory, Seen, read_regions
+from monoc.verify.stages import Finding, StageCheck
+
+__all__ = ["CellResult", "StepFindings", "Verifier"]
+
+Tensor = torch.Tensor
+END_TO_END = Nearness(bits=False, share=1.0, rtol=float("inf"), relative=0.1)
+
+
+@dataclass
+class StepFindings:
+    """``stages``: every value the kernels left in memory, on their own inputs; ``ends``: the outputs of the whole step
+    against the reference's own way through it."""
+
+    width: int
+    stages: list[Finding] = field(default_factory=list)
+    ends: dict[str, Difference] = field(default_factory=dict)
+    ranks_differ: list[str] = field(default_factory=list)
+
+    @property
+    def first_bad(self) -> Finding | None:
+        """The first value that is not what it should be."""
+        return next((f for f in self.stages if not f.difference.good), None)
+
+    @property
+    def good(self) -> bool:
+        """Everything as it should be."""
+        return self.first_bad is None and not self.ranks_differ and all(d.good for d in self.ends.values())
+
+
+@dataclass
+class CellResult:
+    """A cell's steps, or the error that ended it."""
+
+    cell: Cell
+    steps: list[StepFindings] = field(default_factory=list)
+    error: str = ""
+    simulated: float = 0.0
+    seconds: float = 0.0
+    instructions: int = 0
+    raw: list[StepResult] = field(default_factory=list, repr=False)
+
+    @property
+    def good(self) -> bool:
+        """No error, and every step good."""
+        return not self.error and all(s.good for s in self.steps)
+
+
+class Verifier:
+    """Runs cells of one package; weights are made once for a build's sizes."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver, self.program = driver, driver.program
+        self._weights: tuple[tuple[object, ...], Weights] | None = None
+
+    def run(self, cell: Cell, contexts: Contexts | None = None) -> CellResult:
+        """One cell."""
+        start = time.monotonic()
+        result = CellResult(cell)
+        entry = next(e for e in self.program.entries if e.name == cell.kind.entry)
+        steps, weights = self._steps(cell, entry, contexts or Contexts())
+        try:
+            begin = time.monotonic()
+            result.raw = self.driver.run(cell, weights, steps)
+            result.simulated = time.monotonic() - begin
+        except (SimulatorError, AssertionError, RuntimeError) as error:
+            result.error = f"{type(error).__name__}: {error}"
+            return result
+        for step, raw in zip(steps, result.raw, strict=True):
+            result.steps.append(self._judge(cell, entry, step, raw, weights))
+        result.seconds = time.monotonic() - start
+        return result
+
+    def _steps(self, cell: Cell, entry: Entry, contexts: Contexts) -> tuple[list[Step], Weights]:
+        steps = []
+        for k, width in enumerate(cell.widths):
+            build = cell.kind.build(self.program, width, cell.tp)
+            if build is None:
+                raise LookupError(f"{cell.name}: the spec has no build of {width} rows")
+            env = self.program.environment(build)
+            inputs = make_step(self.program, entry, env, cell.tp, 1000 * cell.seed + k, contexts)
+            steps.append(Step(build, inputs))
+        env = self.program.environment(steps[0].build)
+        sizes = tuple(v for n, v in env.items() if n != "tokens")
+        key = (cell.tp, cell.seed, sizes)
+        if self._weights is None or self._weights[0] != key:
+            self._weights = (key, Weights(self.program, env, cell.tp, cell.seed))
+        weights = self._weights[1]
+        for step in steps:
+            self._materialise(entry, step, weights)
+        return steps, weights
+
+    def _materialise(self, entry: Entry, step: Step, weights: Weights) -> None:
+        """Numbers for the experts the reference routes to."""
+        routes = [
+            s.results[0]
+            for la in entry.launches
+            for s in la.statements
+            if isinstance(s, OpStatement) and s.op == "route" and s.guard.evaluate(self.program.environment(step.build))
+        ]
+        if routes:
+            trace = self._reference(entry, step, weights, until=routes[-1])
+            for name in routes:
+                weights.materialise(trace.values[name].stated[0].flatten().tolist())
+
+    def _given(self, step: Step, weights: Weights) -> list[dict[str, Tensor]]:
+        return [{**w, **i} for w, i in zip(weights.tensors, step.inputs.tensors, strict=True)]
+
+    def _reference(
+        self, entry: Entry, step: Step, weights: Weights, check: StageCheck | None = None, until: str | None = None
+    ) -> Trace:
+        reference = Reference(self.program, step.build)
+        given = self._given(step, weights)
+        return reference.run(entry, given, lambda _: step.inputs.selected, check, until)
+
+    def _judge(self, cell: Cell, entry: Entry, step: Step, raw: StepResult, weights: Weights) -> StepFindings:
+        found = StepFindings(step.build["tokens"])
+        env = self.program.environment(step.build)
+        seen, caches = self._seen(cell, entry, step, raw, weights)
+        found.ranks_differ = [n for n, s in seen.items() if self._replicated(n) and not _same(s)]
+        check = StageCheck(self.program, seen, caches, env)
+        self._reference(entry, step, weights, check)
+        found.stages = check.findings
+        whole = self._reference(entry, step, weights)
+        for name in entry.outputs:
+            both = whole.values[name]
+            value = raw.outputs[0][name].float().reshape(both.stated[0].shape)
+            found.ends[name] = compare(value, both.stated[0], both.stated[0].double(), END_TO_END)
+        return found
+
+    def _replicated(self, name: str) -> bool:
+        return self.program.type_of[name].sharding.kind is ShardingKind.REPLICATED
+
+    def _seen(
+        self, cell: Cell, entry: Entry, step: Step, raw: StepResult, weights: Weights
+    ) -> tuple[dict[str, Seen], dict[str, list[Tensor]]]:
+        """Every value the kernels left in memory, and the caches after the first launch."""
+        env = self.program.environment(step.build)
+        plan = self.driver.package.plan
+        fields = {n: step.build[n] for n in self.program.space.names()}
+        booleans = {p.name for p in self.program.space.params if p.boolean}
+        b = plan.Plan(
+            **{n: bool(v) if n in booleans else v for n, v in fields.items()},
+            variant=step.build.variant,
+            barriers=cell.barriers,
+        )
+        seen: dict[str, Seen] = {}
+        for shot in raw.snapshots:
+            launch = self.program.launch[shot.launch]
+            given = tuple(self._given(step, weights))
+            memory = LaunchMemory(self.program, launch, env, plan, b, tuple(shot.scratch), tuple(shot.peer), given)
+            seen |= read_regions(memory, seen)
+            made = {r for s in memory.statements() for r in s.results}
+            for name in shot.kept[0]:
+                if name in made and _leaves(entry, name, env, shot.launch):
+                    seen[name] = Seen(name, tuple(k[name].float() for k in shot.kept), "memory")
+        for name in entry.outputs:
+            seen[name] = Seen(name, tuple(o[name].float() for o in raw.outputs), "an output")
+        caches = {
+            n: [c[n] for c in raw.snapshots[0].caches]
+            for n in raw.snapshots[0].caches[0]
+            if self.program.tensor[n].role is Role.CACHE
+        }
+        return seen, caches
+
+
+def _leaves(entry: Entry, name: str, env: Mapping[str, object], launch: str) -> bool:
+    """Whether a later launch or host call of this build reads ``name``, so that it is written to memory."""
+    if any(name in h.arguments and h.guard.evaluate(env) for h in entry.host_calls):  # type: ignore[arg-type]
+        return True
+    later = [la for la in entry.launches if la.name != launch]
+    return any(name in s.operands and s.guard.evaluate(env) for la in later for s in la.statements)  # type: ignore[arg-type]
+
+
+def _same(seen: Seen) -> bool:
+    first = seen.ranks[0]
+    if isinstance(first, Mx):
+        return all(torch.equal(v.values, first.values) and torch.equal(v.codes, first.codes) for v in seen.ranks)
+    bits = [v.contiguous().view(torch.int32) if v.is_floating_point() else v for v in seen.ranks]
+    return all(torch.equal(v, bits[0]) for v in bits)
