@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import difflib
 import hashlib
@@ -219,6 +220,10 @@ def _load(digest: str, text: str, path: str, kernel_name: str | None, arch: str,
     data = _data(module)
     native = _Decoder(module, kernel, {name: start for name, _, start in data}).run()
     return Program(kernel, module, native, data, digest)
+
+
+# The cache would outlive the native module's types at interpreter exit.
+atexit.register(_load.cache_clear)
 
 
 def load_program(text: str, path: str = "<asm>", kernel: str | None = None, arch: str = "gfx950") -> Program:
