@@ -68,7 +68,8 @@ class Fuse:
             fused[graph.launch] = _fused(Fuser(graph, names, {key: made for key, (_, made) in before.items()}))
             carried[graph.launch] = _carried(fused[graph.launch], before)
         stages = {launch: tuple(f.stages) for launch, f in fused.items()}
-        return replace(layer, stages=stages, carried=carried)
+        properties = {name: value for f in fused.values() for name, value in f.properties.items()}
+        return replace(layer, stages=stages, carried=carried, properties=tuple(properties.items()))
 
 
 def _before(layer: Layer, graph: LayerGraph, fused: dict[str, Fuser]) -> dict[str, tuple[str, Made]]:

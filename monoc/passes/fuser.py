@@ -52,6 +52,7 @@ class Fuser:
     made: dict[str, Made] = field(default_factory=dict)
     stages: list[FusedStage] = field(default_factory=list)
     taken: dict[str, str] = field(default_factory=dict)
+    properties: dict[str, Formula] = field(default_factory=dict)
 
     # ------------------------------------------------------------------ operations
 
@@ -199,6 +200,14 @@ class Fuser:
         if extent is None:
             raise self.error(operation, "reads a tensor whose size the spec leaves open")
         return self.names.text(extent)
+
+    def named(self, name: str, text: str) -> str:
+        """A number the plan gives a name: ``text``, as stages write it. Not a name the spec has."""
+        taken = {d.name for d in self.names.program.dims} | set(self.names.program.space.names())
+        while name in taken:
+            name += "_"
+        self.properties[name] = formula(text)
+        return f"b.{name}"
 
     def size(self, operation: Operation, value: AttributeValue) -> str:
         """A size attribute as a plan expression."""

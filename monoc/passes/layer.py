@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from monoc.graph.model import LayerGraph
+from monoc.schedule.formula import Formula
 from monoc.schedule.model import Carried, StageShape
 from monoc.skeletons.base import SkeletonParams
 from monoc.spec.buildexpr import BuildExpr
@@ -37,12 +38,14 @@ class FusedStage:
 
 @dataclass(frozen=True)
 class Layer:
-    """``stages`` and ``carried`` by launch name; empty before the fuse pass."""
+    """``stages`` and ``carried`` by launch name; empty before the fuse pass. ``properties``: numbers of the stages that
+    get a name in the plan."""
 
     program: Program
     graphs: tuple[LayerGraph, ...]
     stages: Mapping[str, tuple[FusedStage, ...]] = field(default_factory=dict)
     carried: Mapping[str, tuple[Carried, ...]] = field(default_factory=dict)
+    properties: tuple[tuple[str, Formula], ...] = ()
 
     def with_graphs(self, graphs: Iterable[LayerGraph]) -> Layer:
         """The same layer with other graphs."""

@@ -34,7 +34,7 @@ def draft_schedule(program: Program) -> Draft:
         grid=program.target.ctas,
         threads=program.target.threads,
         dims=names.constants,
-        properties=names.properties,
+        properties=(*names.properties, *layer.properties),
         variants=_variants(program.space),
         require=tuple(names.guard(r) for r in program.space.require),
         launches=_launches(layer, names),

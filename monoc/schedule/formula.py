@@ -64,11 +64,11 @@ class FormulaError(ValueError):
 
 
 def formula(text: str | int, *, task: bool = False) -> Formula:
-    """``text`` as a checked formula, printed canonically (without needless parentheses, so that equal formulas are
-    mostly equal text); ``task`` allows the task index ``i``. Raises :class:`FormulaError`."""
+    """``text`` as a checked formula, printed canonically (numbers folded, without needless parentheses, so that equal
+    formulas are mostly equal text); ``task`` allows the task index ``i``. Raises :class:`FormulaError`."""
     made = Formula(str(text))
     check(made, task=task)
-    return Formula(ast.unparse(_parse(made)))
+    return Formula(ast.unparse(_Fold().visit(_parse(made))))
 
 
 def check(text: Formula, *, task: bool = False) -> None:
@@ -116,6 +116,43 @@ def add(*terms: Formula) -> Formula:
     number = sum(int(t) for t in terms if t.isdigit())
     rest = [t for t in terms if not t.isdigit()]
     return formula(" + ".join([*rest, *([str(number)] if number or not rest else [])]), task=True)
+
+
+class _Fold(ast.NodeTransformer):
+    """Arithmetic on numbers done, factors and divisors of 1 dropped."""
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        self.generic_visit(node)
+        a, b = _number(node.left), _number(node.right)
+        if a is not None and b is not None:
+            match node.op:
+                case ast.Add():
+                    return ast.Constant(a + b)
+                case ast.Mult():
+                    return ast.Constant(a * b)
+                case ast.FloorDiv() if b:
+                    return ast.Constant(a // b)
+                case ast.Mod() if b:
+                    return ast.Constant(a % b)
+        if b == 1 and isinstance(node.op, ast.Mult | ast.FloorDiv):
+            return node.left
+        if a == 1 and isinstance(node.op, ast.Mult):
+            return node.right
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        numbers = [_number(argument) for argument in node.args]
+        if isinstance(node.func, ast.Name) and node.func.id in ("min", "max") and None not in numbers:
+            known = [n for n in numbers if n is not None]
+            return ast.Constant(min(known) if node.func.id == "min" else max(known))
+        return node
+
+
+def _number(node: ast.AST) -> int | None:
+    """The value of a non-negative integer constant."""
+    whole = isinstance(node, ast.Constant) and type(node.value) is int
+    return node.value if whole and isinstance(node, ast.Constant) and isinstance(node.value, int) else None
 
 
 class _Rename(ast.NodeTransformer):

@@ -42,8 +42,18 @@ class Units(NamedTuple):
     """Units first, first + stride, ... of a region, count of them."""
 
     first: int
-    count: int
-    stride: int
+    count: int = 1
+    stride: int = 1
+
+
+def own(i: int) -> Units:
+    """Task i's own unit."""
+    return Units(i)
+
+
+def nothing(i: int) -> int:
+    """No weights."""
+    return 0
 
 
 class Read(NamedTuple):
@@ -51,9 +61,9 @@ class Read(NamedTuple):
     words."""
 
     region: str
-    step: int
-    part: int
-    units: Callable[[int], Units]
+    units: Callable[[int], Units] = own
+    part: int = 1
+    step: int = 0
 
 
 class Write(NamedTuple):
@@ -65,9 +75,9 @@ class Write(NamedTuple):
     region: str
     words: int
     total: int
-    step: int
-    counted: bool
-    units: Callable[[int], Units]
+    units: Callable[[int], Units] = own
+    step: int = 1
+    counted: bool = False
 
 
 class Lds(NamedTuple):
@@ -76,7 +86,7 @@ class Lds(NamedTuple):
     name: str
     dtype: str
     count: int
-    align: int
+    align: int = 16
 
 
 class Stage(NamedTuple):
@@ -86,12 +96,12 @@ class Stage(NamedTuple):
 
     tasks: int
     first_cta: int
-    take: str
-    lds: tuple[Lds, ...]
-    weight_bytes: Callable[[int], int]
-    counters: tuple[str, ...]
-    reads: tuple[Read, ...]
-    writes: tuple[Write, ...]
+    reads: tuple[Read, ...] = ()
+    writes: tuple[Write, ...] = ()
+    lds: tuple[Lds, ...] = ()
+    weight_bytes: Callable[[int], int] = nothing
+    take: str = "placed"
+    counters: tuple[str, ...] = ()
 
     @property
     def lds_bytes(self) -> int:
@@ -109,9 +119,9 @@ class Region(NamedTuple):
     form: str
     words: int
     units: int
-    copies: int
     tag: int
     lifetime: tuple[str, str]
+    copies: int = 1
     forms: tuple[str, ...] = ()  # other forms it has in builds that share the buffer: there is room for all
 
     @property

@@ -9,16 +9,20 @@ from __future__ import annotations
 
 from monoc.schedule.formula import attributes, of_self
 from monoc.schedule.model import (
+    ONE,
     TRUE,
+    ZERO,
     Field,
     FormRule,
     Launch,
+    LdsMember,
     Region,
     RegionRead,
     RegionWrite,
     Schedule,
     Space,
     Stage,
+    Take,
     Units,
 )
 from monoc.schedule.parameters import launch_parameters
@@ -133,19 +137,20 @@ def _stage(stage: Stage) -> list[str]:
         f"out[{stage.name!r}] = Stage(",
         f"    tasks={shape.tasks},",
         f"    first_cta={'cta' if stage.first_cta is None else stage.first_cta} % GRID,{note}",
-        f"    take={shape.take.value!r},",
-        f"    lds=({''.join(f'Lds({m.name!r}, {m.dtype!r}, {m.count}, {m.align}), ' for m in shape.lds)}),",
-        f"    weight_bytes=lambda i: {shape.weight_bytes},",
-        f"    counters=({''.join(f'{c!r}, ' for c in shape.counters)}),",
-        "    reads=(",
-        *(f"        {_read(read)}," for read in shape.reads),
-        "    ),",
-        "    writes=(",
-        *(f"        {_write(write)}," for write in shape.writes),
-        "    ),",
-        ")",
-        f"cta = out[{stage.name!r}].first_cta + out[{stage.name!r}].tasks",
     ]
+    if shape.reads:
+        lines += ["    reads=(", *(f"        {_read(read)}," for read in shape.reads), "    ),"]
+    if shape.writes:
+        lines += ["    writes=(", *(f"        {_write(write)}," for write in shape.writes), "    ),"]
+    if shape.lds:
+        lines += ["    lds=(", *(f"        {_lds(member)}," for member in shape.lds), "    ),"]
+    if shape.weight_bytes != ZERO:
+        lines += [f"    weight_bytes=lambda i: {shape.weight_bytes},"]
+    if shape.take is not Take.PLACED:
+        lines += [f"    take={shape.take.value!r},"]
+    if shape.counters:
+        lines += [f"    counters=({''.join(f'{c!r}, ' for c in shape.counters)}),"]
+    lines += [")", f"cta = out[{stage.name!r}].first_cta + out[{stage.name!r}].tasks"]
     if stage.statements:
         lines.insert(0, f"# {', '.join(stage.statements)}")
     if stage.guard != TRUE:
@@ -153,26 +158,42 @@ def _stage(stage: Stage) -> list[str]:
     return [f"    {line}" for line in lines]
 
 
+def _call(name: str, *arguments: str) -> str:
+    return f"{name}({', '.join(a for a in arguments if a)})"
+
+
 def _units(units: Units) -> str:
-    return f"lambda i: Units({units.first}, {units.count}, {units.stride})"
+    """The units argument, left out where it is the default."""
+    if (units.first, units.count, units.stride) == ("i", ONE, ONE):
+        return ""
+    count = units.count if units.count != ONE or units.stride != ONE else ""
+    return f"lambda i: {_call('Units', units.first, count, units.stride if units.stride != ONE else '')}"
 
 
 def _read(read: RegionRead) -> str:
-    return f"Read({read.region!r}, step={read.step}, part={read.part}, units={_units(read.task_units)})"
+    part = f"part={read.part}" if read.part != ONE else ""
+    return _call("Read", repr(read.region), _units(read.task_units), part, f"step={read.step}" if read.step else "")
 
 
 def _write(write: RegionWrite) -> str:
-    return (
-        f"Write({write.region!r}, words={write.words}, total={write.units}, step={write.step}, "
-        f"counted={write.counted}, units={_units(write.task_units)})"
-    )
+    step = f"step={write.step}" if write.step != 1 else ""
+    counted = "counted=True" if write.counted else ""
+    words, total = f"words={write.words}", f"total={write.units}"
+    units = _units(write.task_units)
+    return _call("Write", repr(write.region), words, total, f"units={units}" if units else "", step, counted)
+
+
+def _lds(member: LdsMember) -> str:
+    align = f"align={member.align}" if member.align != 16 else ""
+    return _call("Lds", repr(member.name), repr(member.dtype), member.count, align)
 
 
 def _region(region: Region, launch: Launch, scratch_key: tuple[str, ...]) -> list[str]:
     lines = [f"        {region.name!r}: Region("]
     lines += [f"            {region.space.value!r}, {region.scope.value!r},"]
     lines += [f"            form={_form(region.rules)},"]
-    lines += [f"            words={region.words}, units={region.units}, copies={region.copies}, tag={launch.tag},"]
+    copies = f" copies={region.copies}," if region.copies != ONE else ""
+    lines += [f"            words={region.words}, units={region.units},{copies} tag={launch.tag},"]
     lines += [f"            lifetime=({region.lifetime.first!r}, {region.lifetime.last!r}),"]
     if any(attributes(rule.when) - set(scratch_key) for rule in region.rules):
         forms = dict.fromkeys(rule.form.value for rule in region.rules)

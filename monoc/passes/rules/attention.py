@@ -37,7 +37,7 @@ def fuse_key_table(f: Fuser, op: Operation) -> bool:
             block=f"{compressed}_block" if block_table else "",
             requests=f.names.argument(f.operand(op, "requests")) if block_table else "",
             paged=f.given_when(block_table),
-            pitch=f"{picks}_stride" if _bounded(f, op) else "",
+            pitch=f"{picks}_width" if _bounded(f, op) else "",
         )
     window = f.operand(op, "window_slots")
     params = KeyTableParams(
@@ -80,7 +80,7 @@ def _fuse(f: Fuser, op: Operation, unrope: Operation, quantise: Operation) -> No
     made = f.graph.producers(f.operand(op, "keys"))
     full = not any(_bounded(f, source) for source in made)
     keys = KeyTable(region=table.region, width=width, counts=f"b.tokens * {width}", full=full)
-    rope, chunk = f.size(op, f.attribute(op, "rope")), ATTEND_CHUNK.format(heads=heads)
+    rope, chunk = f.size(op, f.attribute(op, "rope")), f.named("attend_chunk", ATTEND_CHUNK.format(heads=heads))
     rows = f.held(query, "rows")
     chunks = f"cdiv({width}, {chunk})"
     compressed = f.op(op).operand("compressed")
@@ -103,7 +103,7 @@ def _fuse(f: Fuser, op: Operation, unrope: Operation, quantise: Operation) -> No
     )
     f.add(split.stage, split, [op, *factor_operations])
     # A group's heads are a wave each: the units of a group of heads are then one block a token tile.
-    task_heads = f"min({_heads_together(f, quantise, heads)}, THREADS // 64)"
+    task_heads = f.named("combine_heads", f"min({_heads_together(f, quantise, heads)}, THREADS // 64)")
     combine = AttendCombineParams(
         stage=f"{f.short(o)}_combine",
         region=split.region,

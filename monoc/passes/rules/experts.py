@@ -92,7 +92,7 @@ def fuse_experts_up(f: Fuser, op: Operation) -> bool:
         experts=f.width_of(weight.shape[0].size, op),
         topk=f.dim(ids, 1),
         groups=groups,
-        depth=EXPERT_DEPTH,
+        depth=f.named("expert_depth", EXPERT_DEPTH),
         rule=str(f.attribute(quantise, "rule")),
         copies=ROUTE_COPIES,
     )
