@@ -71,8 +71,34 @@ class PickTiles(Frozen):
     def build(self, cta: Any, route: Any, copy: Any) -> None:
         """Sort the picks of region ``route`` (copy ``copy`` of it; word ``2 * pick`` the expert, the next its weight).
 
-        Called by the whole CTA; afterwards every thread may read the table.
+        Called by the whole CTA; afterwards every thread may read the table. One token's picks are distinct experts: its
+        tiles are its picks as they come.
         """
+        lds = self.lds
+        base = copy * (2 * self.picks)
+        if const_expr(self.tokens == 1):
+            route.wait(cta, 0, 1)
+            if cta.tid < self.picks:
+                self._take(route, base, cta.tid)
+                lds_store(lds.order, cta.tid, cta.tid)
+                lds_store(lds.tile_expert, cta.tid, lds_load(lds.ids, cta.tid))
+                lds_store(lds.tile_first, cta.tid, cta.tid)
+            if cta.tid == 0:
+                lds_store(lds.tile_first, self.picks, fx.Int32(self.picks))
+                lds_store(lds.totals, self.groups, fx.Int32(self.picks))
+            gpu.barrier()
+        else:
+            self._sort(cta, route, base)
+
+    def _take(self, route: Any, base: Any, pick: Any) -> Any:
+        """Store ``pick``'s expert and weight; the expert."""
+        expert, weight = route.get([(base + 2 * pick, 2)])[0]
+        lds_store(self.lds.ids, pick, fx.Int32(expert))
+        lds_store(self.lds.weights, pick, fx.Int32(weight))
+        return fx.Int32(expert)
+
+    @flyc.jit
+    def _sort(self, cta: Any, route: Any, base: Any) -> None:
         lds = self.lds
         masks = self.experts * self.mask_words
         for turn in range_constexpr(passes(masks, cta.threads)):
@@ -82,15 +108,11 @@ class PickTiles(Frozen):
         route.wait(cta, 0, self.tokens)
         gpu.barrier()
         mine = [cta.tid + turn * cta.threads for turn in range(passes(self.picks, cta.threads))]
-        base = copy * (2 * self.picks)
-        got = route.get([(base + 2 * fx.min(pick, self.picks - 1), 2) for pick in mine])
         for turn in range_constexpr(len(mine)):
             pick = mine[turn]
             if pick < self.picks:
-                lds_store(lds.ids, pick, fx.Int32(got[turn][0]))
-                lds_store(lds.weights, pick, fx.Int32(got[turn][1]))
                 token = self.token(pick)
-                at = fx.Int32(got[turn][0]) * self.mask_words + (token >> 5)
+                at = self._take(route, base, pick) * self.mask_words + (token >> 5)
                 fx.llvm.atomic_or(lds.masks.ptr + at, fx.Int32(1) << (token & 31), syncscope="workgroup")
         gpu.barrier()
         # A lane an expert, a wave 64 of them: how many picks and tiles lie before it, first inside its group of 64.

@@ -140,8 +140,13 @@ class Experts:
 
 
 def pick_tiles(ids: np.ndarray) -> tuple[list[int], list[tuple[int, int]]]:
-    """The picks (t * topk + k) in table order, and the tiles of 16 as (expert, first position)."""
+    """The picks (t * topk + k) in table order, and the tiles of 16 as (expert, first position).
+
+    By expert, then by token; one token's as they come.
+    """
     topk = ids.shape[1]
+    if len(ids) == 1:
+        return list(range(topk)), [(expert, k) for k, expert in enumerate(ids[0].tolist())]
     order: list[int] = []
     tiles: list[tuple[int, int]] = []
     for expert in sorted(set(ids.ravel().tolist())):
