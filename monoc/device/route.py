@@ -16,13 +16,12 @@ from flydsl.expr import const_expr, gpu, range_constexpr
 from monoc.device.frozen import Frozen
 from monoc.device.intrinsics import ballot_bits, dpp_update, read_lane
 from monoc.device.items import divide
-from monoc.device.lanes import reduce_lanes
-from monoc.device.memory import lds_load, lds_store
+from monoc.device.memory import lds_load, lds_store, load
 from monoc.device.rows import passes
 
 __all__ = [
-    "NO_KEY", "PICK_TILE", "PickTiles", "given_picks", "lane_prefix", "order_key", "part_pieces", "part_sum",
-    "top_picks",
+    "NO_KEY", "PICK_TILE", "PickTiles", "best_picks", "by_lane", "given_picks", "lane_prefix", "lane_sum", "order_key",
+    "part_pieces", "part_sum", "top_picks", "wave_experts", "wave_max",
 ]  # fmt: skip
 
 PICK_TILE = 16  # columns of a matrix instruction
@@ -209,42 +208,93 @@ def order_key(v: Any) -> fx.Int32:
     return fx.isnan(v).select(fx.Int32(_LEAST_KEY), key)
 
 
-def top_picks(keys: list[Any], scores: list[Any], topk: int, lane: Any) -> list[tuple[Any, Any]]:
-    """The ``topk`` largest keys' (expert, score), largest first, in every lane; lane l holds experts l + 64 i.
+def wave_experts(cta: Any, experts: int) -> list[tuple[Any, Any]]:
+    """A lane's experts, as (expert, whether it is one; past them some expert again).
 
-    Equal keys: the lowest lane first, then the lowest i. :data:`NO_KEY` never wins while another key is left.
+    Wave w has the experts whose number modulo 64 is in the w-th of the waves' shares of 0 .. 63, in lanes ascending by
+    that number, then by the expert: the order in which equal keys win.
+    """
+    share = 64 // cta.waves
+    rounds = -(-experts // 64)
+    held = -(-share * rounds // 64)
+    out = []
+    for i in range(held):
+        place = cta.lane * held + i
+        low, high = divide(place, rounds)
+        expert = cta.wave * share + low + high * 64
+        out.append((fx.min(expert, experts - 1), (place < share * rounds) & (expert < experts)))
+    return out
+
+
+def best_picks(lds: Any, count: int, topk: int, lane: Any) -> tuple[Any, Any]:
+    """Lane k's expert and score: pick k of the ``count`` (``keys``, ``ids``) the waves left in LDS, in their order.
+
+    ``lds``: also the f32 array ``scores``, a word an expert.
+    """
+    held = -(-count // 64)
+    places = [lane * held + i for i in range(held)]
+    inside = [fx.min(place, count - 1) for place in places]
+    keys = [
+        (place < count).select(lds_load(lds.keys, at), fx.Int32(NO_KEY))
+        for place, at in zip(places, inside, strict=True)
+    ]
+    ids = [lds_load(lds.ids, at) for at in inside]
+    expert = by_lane([expert for _, expert in top_picks(keys, ids, topk, lane)], lane)
+    return expert, lds_load(lds.scores, expert)
+
+
+def given_picks(given: Any, first: Any, topk: int, scores: Any, experts: int, lane: Any) -> tuple[Any, Any]:
+    """Lane k's expert and score: Int32 ``first`` + k at Int64 address ``given``; out of range: expert 0, score 0."""
+    wanted = load(given, first + fx.min(lane, topk - 1))
+    known = (wanted >= 0) & (wanted < experts)
+    expert = fx.Int32(known.select(wanted, fx.Int32(0)))
+    return expert, fx.Float32(known.select(lds_load(scores, expert), fx.Float32(0.0)))
+
+
+def lane_sum(v: Any, count: int) -> fx.Float32:
+    """The f32 ``v`` of lanes 0 .. ``count``, added in order."""
+    total = read_lane(v.bitcast(fx.Int32), 0).bitcast(fx.Float32)
+    for lane in range(1, count):
+        total = total + read_lane(v.bitcast(fx.Int32), lane).bitcast(fx.Float32)
+    return total
+
+
+def wave_max(v: Any) -> fx.Int32:
+    """The largest Int32 ``v`` of the wave's lanes, as a scalar."""
+    for distance in (1, 2, 4, 8):  # inside rows of 16 lanes, towards the last
+        v = fx.max(v, dpp_update(fx.Int32(NO_KEY), v, _ROW_SHIFT_RIGHT + distance))
+    rows = [read_lane(v, 16 * row + 15) for row in range(4)]
+    return fx.max(fx.max(rows[0], rows[1]), fx.max(rows[2], rows[3]))
+
+
+def top_picks(keys: list[Any], ids: list[Any], topk: int, lane: Any) -> list[tuple[Any, Any]]:
+    """The ``topk`` largest of the wave's keys, largest first, as scalars (key, id); lanes hold ``keys`` and ``ids``.
+
+    Equal keys: the lowest lane first, then the first in its list. :data:`NO_KEY` never wins while another key is left.
     """
     left = list(keys)
     picked: list[tuple[Any, Any]] = []
     for _ in range(topk):
-        best, where, score = left[0], fx.Int32(0), scores[0]
+        best, mine = left[0], ids[0]
         for i in range(1, len(left)):
             better = left[i] > best
             best = better.select(left[i], best)
-            where = better.select(fx.Int32(i), where)
-            score = fx.Float32(better.select(scores[i], score))
-        top = reduce_lanes(best, (1, 2, 4, 8, 16, 32), fx.max)
+            mine = better.select(ids[i], mine)
+        top = wave_max(best)
         winner = fx.Int32(fx.cttz(ballot_bits(best == top)))
-        expert = read_lane(where, winner) * 64 + winner
-        picked.append((expert, read_lane(score.bitcast(fx.Int32), winner).bitcast(fx.Float32)))
+        won = read_lane(mine, winner)
+        picked.append((top, won))
         for i in range(len(left)):
-            left[i] = (expert == lane + 64 * i).select(fx.Int32(NO_KEY), left[i])
+            left[i] = ((lane == winner) & (ids[i] == won)).select(fx.Int32(NO_KEY), left[i])
     return picked
 
 
-def given_picks(expert: Any, scores: list[Any], topk: int, experts: int) -> list[tuple[Any, Any]]:
-    """Lane k's ``expert`` as pick k, with its score; out of range: expert 0 and score 0."""
-    picked: list[tuple[Any, Any]] = []
-    for k in range(topk):
-        wanted = read_lane(expert, k)
-        known = (wanted >= 0) & (wanted < experts)
-        inside = known.select(wanted, fx.Int32(0))
-        score = fx.Int32(0)
-        for i in range(len(scores)):
-            held = read_lane(scores[i].bitcast(fx.Int32), inside & 63)
-            score = (known & ((inside >> 6) == i)).select(held, score)
-        picked.append((inside, score.bitcast(fx.Float32)))
-    return picked
+def by_lane(values: list[Any], lane: Any) -> Any:
+    """``values[lane]`` (the last one past them)."""
+    out = values[-1]
+    for k in range(len(values) - 1):
+        out = (lane == k).select(values[k], out)
+    return out
 
 
 def part_pieces(parts: int) -> list[tuple[int, int]]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from monoc.expr.slot import Slot
 from monoc.schedule.formula import Formula, formula
-from monoc.schedule.model import TRUE, RegionRead, RegionWrite, StageShape, Units
+from monoc.schedule.model import TRUE, LdsMember, RegionRead, RegionWrite, StageShape, Units
 from monoc.skeletons.base import TensorArg
 
 __all__ = ["RouteParams"]
@@ -39,6 +39,7 @@ class RouteParams:
     copies: str = "1"
     given_when: Formula = TRUE
     tokens: str = "b.tokens"
+    threads: str = "THREADS"
     template: str = "route"
 
     @property
@@ -61,8 +62,13 @@ class RouteParams:
 
     def describe(self) -> StageShape:
         tile = f"cdiv({self.experts}, 16) * ({self.parts})"
+        bests = f"{self.threads} // 64 * {self.topk}"
         return StageShape(
             tasks=formula(self.tokens),
+            lds=(
+                LdsMember("scores", "f32", formula(self.experts)),
+                *(LdsMember(name, "i32", formula(bests)) for name in (("keys", "ids") if self.searches else ())),
+            ),
             reads=(RegionRead(self.logits, Units(formula(f"i // 16 * ({tile})", task=True), formula(tile))),),
             writes=(
                 RegionWrite(
