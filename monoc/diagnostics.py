@@ -81,6 +81,7 @@ class Code(StrEnum):
     OUTPUT = "output"
     RUNNER = "runner"
     SCHEDULE = "schedule"
+    DOCKING = "docking"
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path, PurePath
 
 from monoc.emit.device import DeviceLibrary
+from monoc.emit.docking import emit_docking
 from monoc.emit.files import Header, finish
 from monoc.emit.launch import LaunchSource, emit_launch
 from monoc.emit.runner import emit_runner
@@ -26,9 +27,26 @@ def _init(program: Program) -> str:
     runner = program.runner
     names = ["BLOCKS", "MAX_TOKENS", "Dims", *(c.name for c in runner.weights), runner.class_name]
     listed = "".join(f"    {name},\n" for name in names)
+    if program.docking is not None:
+        return _lazy_init(program, names)
     return (
         f'"""{program.name}: the persistent launches of one decode layer and their host side."""\n\n'
         f"from .runner import (\n{listed})\n\n__all__ = {names!r}\n"
+    )
+
+
+def _lazy_init(program: Program, names: list[str]) -> str:
+    """The docking says what is missing where the runner cannot be imported: the package itself must not need it."""
+    docked = program.docking.class_name if program.docking is not None else ""
+    return (
+        f'"""{program.name}: the persistent launches of one decode layer, their host side and its docking."""\n\n'
+        "from importlib import import_module\nfrom typing import Any\n\n"
+        f"from .mono_decode import {docked}\n\n__all__ = {[*names, docked]!r}\n\n\n"
+        "def __getattr__(name: str) -> Any:\n"
+        '    """The runner\'s names, imported when first asked for: they need FlyDSL."""\n'
+        "    if name not in __all__:\n"
+        '        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")\n'
+        '    return getattr(import_module(".runner", __name__), name)\n'
     )
 
 
@@ -47,4 +65,6 @@ def emit_package(program: Program, schedule: Schedule) -> dict[str, str]:
         "runner.py": emit_runner(program, schedule),
         **{f"{source.name}.py": source.text for source in launches},
     }
+    if program.docking is not None:
+        sources["mono_decode.py"] = emit_docking(program)
     return {name: finish(text, name, header) for name, text in sorted(sources.items())}

@@ -12,11 +12,13 @@ from monoc.spec.ast import ProgramText
 from monoc.spec.blocks import parse_program
 from monoc.spec.builds import Samples, read_build, read_dims
 from monoc.spec.constants import FoldError, round_f32
+from monoc.spec.docking import Docking
+from monoc.spec.docking_read import DockingReader, docking_tree
 from monoc.spec.entries import resolve_entries
 from monoc.spec.fields import Fields, Reader
 from monoc.spec.hostside import read_runner, read_schedule, read_target
 from monoc.spec.names import NameKind, Names
-from monoc.spec.program import BuildSpace, Program, Role, Runner, Schedule
+from monoc.spec.program import BuildSpace, DimDecl, Entry, Program, Role, Runner, Schedule, TensorDecl
 from monoc.spec.tensors import TensorSection
 from monoc.spec.yamltree import YamlMap, YamlNode, YamlText, parse_yaml
 
@@ -24,7 +26,7 @@ __all__ = ["load_program"]
 
 _SECTIONS = (("inputs", Role.INPUT), ("weights", Role.WEIGHT), ("caches", Role.CACHE), ("outputs", Role.OUTPUT))
 _KEYS = ("layer", "licence", "target", "build", "constants", "dims", *(s for s, _ in _SECTIONS), "program", "include",
-         "runner", "schedule")  # fmt: skip
+         "runner", "schedule", "docking")  # fmt: skip
 _LICENCE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 .-+()")
 
 
@@ -82,11 +84,33 @@ class _Loader:
         values = {t for t, _ in types}
         self._overrides(schedule, values, {s.name for e in entries for s in e.launches})
         self._aliases(runner, values)
+        docking = None
+        if runner is not None:
+            docking, more = self._docking(space, dims, tensors, entries, runner)
+            source = [*source, *more]
         self._unused(space)
         if name is None or target is None or runner is None or self.diagnostics.errors:
             return None
         digest = hashlib.sha256("\n".join([*_canonical(self.tree, ""), *source]).encode()).hexdigest()
-        return Program(name, licence, self.path, digest, target, space, dims, tensors, types, entries, runner, schedule)
+        return Program(
+            name, licence, self.path, digest, target, space, dims, tensors, types, entries, runner, schedule, docking
+        )
+
+    def _docking(
+        self,
+        space: BuildSpace,
+        dims: tuple[DimDecl, ...],
+        tensors: tuple[TensorDecl, ...],
+        entries: tuple[Entry, ...],
+        runner: Runner,
+    ) -> tuple[Docking | None, list[str]]:
+        """The docking section, and its lines for the digest where it is a file of its own."""
+        node = self.tree.get("docking")
+        tree = None if node is None else docking_tree(self.path, node, self.diagnostics)
+        if tree is None:
+            return None, []
+        reader = DockingReader(self.reader, self.names, space, dims, tensors, entries, runner)
+        return reader.read(tree), _canonical(tree, "docking", blocks=True)
 
     def _licence(self) -> str:
         text = self.fields.text("licence")
@@ -237,10 +261,10 @@ def _guard_names(text: ProgramText) -> frozenset[str]:
     return frozenset(found)
 
 
-def _canonical(node: YamlNode, path: str) -> list[str]:
-    """The tree as lines ``path=text``, the program apart."""
+def _canonical(node: YamlNode, path: str, *, blocks: bool = False) -> list[str]:
+    """The tree as lines ``path=text``, the program apart (``blocks``: with the blocks)."""
     if isinstance(node, YamlText):
-        return [f"{path}={' '.join(node.text.split())!r}"] if node.block_line is None else []
+        return [f"{path}={' '.join(node.text.split())!r}"] if blocks or node.block_line is None else []
     if isinstance(node, YamlMap):
-        return [line for k, v in node.items for line in _canonical(v, f"{path}/{k.text}")]
-    return [line for i, v in enumerate(node.items) for line in _canonical(v, f"{path}/{i}")]
+        return [line for k, v in node.items for line in _canonical(v, f"{path}/{k.text}", blocks=blocks)]
+    return [line for i, v in enumerate(node.items) for line in _canonical(v, f"{path}/{i}", blocks=blocks)]

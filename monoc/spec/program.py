@@ -18,6 +18,7 @@ from functools import cached_property
 from monoc.expr.ir import DType, Expr, Reduce, Span, accesses, walk
 from monoc.spec.buildexpr import TRUE, BuildExpr, BuildValue
 from monoc.spec.buildspace import Build, BuildParam, BuildSpace, DimDecl, Variant
+from monoc.spec.docking import Docking
 
 __all__ = [
     "REPLICATED", "Attribute", "Build", "BuildParam", "BuildSpace", "DimDecl", "Entry", "Extent",
@@ -337,6 +338,7 @@ class Program:
     entries: tuple[Entry, ...]
     runner: Runner
     schedule: Schedule
+    docking: Docking | None = None
 
     @cached_property
     def type_of(self) -> Mapping[str, ValueType]:

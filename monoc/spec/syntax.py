@@ -75,13 +75,13 @@ def name_problem(name: str) -> str | None:
 
 
 @cache
-def grammar_text() -> str:
-    """The grammar, from the installed package's data or from the source tree."""
+def grammar_text(file: str = "monoc.lark") -> str:
+    """A grammar, from the installed package's data or from the source tree."""
     here = Path(__file__).resolve().parent
     for folder in (here.parent / "grammar", here.parent.parent / "grammar"):
-        if (folder / "monoc.lark").is_file():
-            return (folder / "monoc.lark").read_text(encoding="utf-8")
-    raise FileNotFoundError("monoc.lark: the installation lacks its grammar")
+        if (folder / file).is_file():
+            return (folder / file).read_text(encoding="utf-8")
+    raise FileNotFoundError(f"{file}: the installation lacks its grammar")
 
 
 @cache
