@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from monoc.emit.launch import environment, launch_arguments
+from monoc.emit.runner_parts import Bound, Call, Class, Field, Guarded, Method, Option, Parameter, Want
 from monoc.expr.ir import DType
 from monoc.passes.names import PlanNames
 from monoc.schedule.model import Schedule
 from monoc.schedule.parameters import launch_parameters
-from monoc.spec.buildexpr import BuildExpr, BuildInt
+from monoc.spec.buildexpr import TRUE, BuildExpr, BuildInt, BuildValue
 from monoc.spec.program import Entry, Extent, HostCall, Layout, Program, TensorDecl, WeightClass, WeightField
 
 __all__ = ["RunnerError", "emit_runner"]
@@ -38,75 +39,6 @@ class RunnerError(Exception):
 
 
 @dataclass(frozen=True)
-class _Field:
-    name: str
-    annotation: str
-    comment: str
-
-
-@dataclass(frozen=True)
-class _Want:
-    """A tensor's check: expressions of its value, dtype, axes and strides ("None": contiguous)."""
-
-    name: str
-    dtype: str
-    axes: str
-    strides: str
-    guard: str
-
-
-@dataclass(frozen=True)
-class _Class:
-    name: str
-    fields: tuple[_Field, ...]
-    wants: tuple[_Want, ...]
-    root: bool
-    options: tuple[_Option, ...]  # the runner options its tensors' shapes depend on
-
-
-@dataclass(frozen=True)
-class _Option:
-    """A constructor keyword: ``sets`` the build parameter, by default as in the first variant."""
-
-    name: str
-    sets: str
-    default: int
-
-
-@dataclass(frozen=True)
-class _Parameter:
-    name: str
-    comment: str
-    optional: bool
-    absent: str  # what stands for it where it is not given
-
-
-@dataclass(frozen=True)
-class _Call:
-    """A launch of an entry (``arguments``: one expression each), or a host call between two."""
-
-    name: str
-    arguments: tuple[str, ...]
-    host: bool
-    guard: str
-
-
-@dataclass(frozen=True)
-class _Method:
-    name: str
-    parameters: tuple[_Parameter, ...]
-    wants: tuple[_Want, ...]
-    outputs: tuple[tuple[str, str, str], ...]  # name, dtype, shape
-    calls: tuple[_Call, ...]
-    known: tuple[tuple[str, str], ...]  # build parameter, its expression
-    own: tuple[str, ...]  # those of them the runner's options fix
-    flags: tuple[tuple[str, str], ...]  # keyword, default
-    hosts: tuple[HostCall, ...]
-    launches: tuple[str, ...]
-    needs: str  # the optional weight class field it cannot do without
-
-
-@dataclass(frozen=True)
 class _Runner:
     program: Program
     schedule: Schedule
@@ -123,6 +55,13 @@ class _Runner:
     def arguments(self) -> Mapping[str, tuple[str, ...]]:
         return {launch.name: launch_arguments(launch) for launch in self.schedule.launches}
 
+    @cached_property
+    def builds(self) -> tuple[Mapping[str, BuildValue], ...]:
+        """Every build of one step width, parameters and dimensions by name."""
+        space = self.program.space
+        tokens = next(p.values[0] for p in space.params if p.name == "tokens")
+        return tuple(self.program.environment(b) for b in space.builds(tokens=tokens))
+
     def guard(self, expr: BuildExpr) -> str:
         text = str(self.names.guard(expr))
         return "" if text == "True" else text
@@ -137,7 +76,7 @@ class _Runner:
             if e.size is None:
                 return "None"
             text = self.names.text(e.size)
-            return f"({text}, None)" if e.at_least else text
+            return f"({text}, None)" if e.at_least else f"(None, {text})" if e.at_most else text
 
         return _tuple([one(e) for e in extents])
 
@@ -154,29 +93,50 @@ class _Runner:
         dtype, extents = self._weight(name)
         return dtype, self._axes(extents)
 
+    def _weight_strides(self, name: str) -> str:
+        """Strides of a weight whose rows are padded; None: contiguous."""
+        found = self.tensors.get(name)
+        if found is None or found.layout is not Layout.ROWS_PAD256:
+            return "None"
+        width = found.host_shape[-1].size
+        assert width is not None
+        k = self.names.text(width)
+        return f"({k} + 256 if {k} % 512 == 0 else {k}, 1)"
+
+    def _weight_guard(self, name: str) -> str:
+        """In which builds a weight (or the weight a scale belongs to) is given, "" for all."""
+        for t in self.program.tensors:
+            if name == t.name or (t.scale is not None and t.scale.name == name):
+                return self.guard(t.guard)
+        raise RunnerError(f"weight class field {name} names no weight")
+
     def _weight_comment(self, name: str) -> str:
         dtype, extents = self._weight(name)
         return _comment(dtype, extents)
 
-    def _annotation(self, f: WeightField) -> _Field:
+    def _annotation(self, f: WeightField) -> Field:
         match f.kind:
             case "class":
-                return _Field(f.name, f"{f.refers} | None" if f.optional else f.refers, "")
+                return Field(f.name, f"{f.refers} | None" if f.optional else f.refers, "")
             case "int" | "param":
-                return _Field(f.name, "int", f"build parameter {f.refers}" if f.kind == "param" else "")
-        return _Field(f.name, "torch.Tensor", self._weight_comment(f.refers))
+                return Field(f.name, "int", f"build parameter {f.refers}" if f.kind == "param" else "")
+        guard = self._weight_guard(f.refers)
+        comment = self._weight_comment(f.refers) + (f", where {guard.replace('b.', '')}" if guard else "")
+        return Field(f.name, "torch.Tensor | None" if guard else "torch.Tensor", comment)
 
-    def _class(self, c: WeightClass, root: bool) -> _Class:
+    def _class(self, c: WeightClass, root: bool) -> Class:
         wants = tuple(
-            _Want(f.name, *self._weight_axes(f.refers), "None", "") for f in c.fields if f.kind in ("tensor", "scale")
+            Want(f.name, *self._weight_axes(f.refers), self._weight_strides(f.refers), self._weight_guard(f.refers))
+            for f in c.fields
+            if f.kind in ("tensor", "scale")
         )
         options = tuple(o for o in self.options if any(f"b.{o.sets}" in w.axes for w in wants)) if root else ()
-        return _Class(c.name, tuple(self._annotation(f) for f in c.fields), wants, root, options)
+        return Class(c.name, tuple(self._annotation(f) for f in c.fields), wants, root, options)
 
     @cached_property
-    def options(self) -> tuple[_Option, ...]:
+    def options(self) -> tuple[Option, ...]:
         first = dict(self.program.space.variants[0].values)
-        return tuple(_Option(o.name, o.sets, first[o.sets][0]) for o in self.program.runner.options)
+        return tuple(Option(o.name, o.sets, first[o.sets][0]) for o in self.program.runner.options)
 
     @cached_property
     def paths(self) -> Mapping[str, str]:
@@ -226,8 +186,10 @@ class _Runner:
                 return f"{name}.shape[1]"
             if argument == f"{name}_stride":
                 return f"{name}.stride(0)"
+            if argument == f"{name}_width":
+                return f"{name}.shape[-1]"
         if argument in self.paths:
-            return f"{self.paths[argument]}.data_ptr()"
+            return f"{argument if self._weight_guard(argument) else self.paths[argument]}.data_ptr()"
         for value in self.carried:
             if argument == self.names.argument(value):
                 return f"self.{self.host_name(value)}.data_ptr()"
@@ -235,21 +197,46 @@ class _Runner:
 
     # ---------------------------------------------------------------- methods
 
-    def _parameter(self, t: TensorDecl) -> _Parameter:
-        absent = f"self._absent[{_TORCH[t.dtype]}, {len(t.host_shape)}]"
-        comment = _comment(_TORCH[t.dtype], t.host_shape)
-        return _Parameter(t.name, comment, bool(self.guard(t.guard)), absent)
+    @staticmethod
+    def _stand_in(t: TensorDecl) -> str:
+        """What stands for a tensor where it is not given."""
+        return f"self._absent[{_TORCH[t.dtype]}, {len(t.host_shape)}]"
 
-    def _want(self, t: TensorDecl) -> _Want:
+    def _parameter(self, t: TensorDecl) -> Parameter:
+        comment = _comment(_TORCH[t.dtype], t.host_shape)
+        return Parameter(t.name, comment, bool(self.guard(t.guard)), self._stand_in(t))
+
+    def _guarded_weights(self, entry: Entry) -> tuple[Guarded, ...]:
+        """The weights ``entry`` reads that not every layer has."""
+        taken = {a for launch in entry.launches for a in self.arguments[launch.name]}
+        return tuple(
+            Guarded(t.name, self.paths[t.name], self.guard(t.guard), self._stand_in(t))
+            for t in self.program.tensors
+            if t.name in taken and t.name in self.paths and self.guard(t.guard)
+        )
+
+    def _read_when(self, t: TensorDecl, entry: Entry) -> str:
+        """In which builds ``entry`` reads a tensor that is given: unread ones may be anything."""
+        given, reading = (
+            self.guard(t.guard),
+            [s.guard for la in entry.launches for s in la.statements if t.name in s.operands],
+        )
+        if all(any(g.evaluate(b) for g in reading) for b in self.builds if t.guard.evaluate(b)):
+            return given
+        texts = dict.fromkeys(self.guard(g) for g in reading)
+        read = " or ".join(f"({g})" if " " in g else g for g in texts)
+        return f"({given}) and ({read})" if given else read
+
+    def _want(self, t: TensorDecl, entry: Entry) -> Want:
         strides = "None"
         if t.layout is Layout.FP8_DS_MLA:
             width = t.host_shape[-1].size
             assert width is not None
             strides = f"(None, {self.names.text(width)}, 1)"
-        elif any(e.size is None or e.at_least for e in t.host_shape):
+        elif any(e.size is None or e.at_least for e in t.host_shape) and not t.host_shape[-1].at_most:
             sizes = [e.size for e in t.host_shape]
             strides = _tuple([self._stride(sizes, i) for i in range(len(sizes))])
-        return _Want(t.name, _TORCH[t.dtype], self._axes(t.host_shape), strides, self.guard(t.guard))
+        return Want(t.name, _TORCH[t.dtype], self._axes(t.host_shape), strides, self._read_when(t, entry))
 
     def _stride(self, sizes: list[BuildExpr | None], axis: int) -> str:
         """The stride a table's axis must have; None where the launches take it as an argument."""
@@ -262,7 +249,11 @@ class _Runner:
 
     def _known(self, entry: Entry) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
         """How an entry learns its build: (parameter, expression) pairs, and the keywords with their defaults."""
-        hosts = {str(h.guard): h for h in entry.host_calls}
+        hosts = {str(h.guard): h.name for h in entry.host_calls}
+        hosts |= {str(t.guard): t.name for t in (self.tensors[a] for a in entry.arguments) if t.guard != TRUE}
+        hosts = {guard: name for guard, name in hosts.items() if guard not in dict(self.program.runner.defaults)}
+        defaults = dict(self.program.runner.defaults)
+        bounds = {bound.param for bound in self.program.runner.bounds}
         options = {o.sets: o.name for o in self.program.runner.options}
         knobs = frozenset().union(*(expr.names() for _, expr in self.program.schedule.knobs))
         known: list[tuple[str, str]] = []
@@ -272,8 +263,10 @@ class _Runner:
         for name in self.program.space.names():
             if name in ("tokens", "tp") or name not in used:
                 continue
+            if name in bounds:
+                continue
             if name in hosts:
-                known.append((name, f"{hosts[name].name} is not None"))
+                known.append((name, f"{hosts[name]} is not None"))
             elif name in self.paths:
                 known.append((name, self.paths[name]))
             elif name in options and nested:
@@ -286,7 +279,7 @@ class _Runner:
                     flags.append((name, "None"))
                     known.append((name, f"self.{name} if {name} is None else {name}"))
             else:
-                flags.append((name, "True"))
+                flags.append((name, str(defaults.get(name, True))))
                 known.append((name, name))
         return tuple(known), tuple(flags)
 
@@ -300,17 +293,17 @@ class _Runner:
         names = {launch.name for launch in entry.launches}
         return launch_parameters(self.schedule, [la for la in self.schedule.launches if la.name in names])
 
-    def _method(self, entry: Entry) -> _Method:
+    def _method(self, entry: Entry) -> Method:
         given = [self.tensors[a] for a in entry.arguments]
         known, flags = self._known(entry)
-        calls: list[_Call] = []
+        calls: list[Call] = []
         for step in entry.steps:
             if isinstance(step, HostCall):
                 arguments = tuple(f"self.{self.host_name(a)}[:rows]" for a in step.arguments)
-                calls.append(_Call(step.name, arguments, True, self.guard(step.guard)))
+                calls.append(Call(step.name, arguments, True, self.guard(step.guard)))
             else:
                 expressions = tuple(self._expression(a, entry, step.name) for a in self.arguments[step.name])
-                calls.append(_Call(step.name, expressions, False, ""))
+                calls.append(Call(step.name, expressions, False, ""))
         root = self.program.runner.weights[-1]
         nested = [f.name for f in root.fields if f.kind == "class" and f.optional]
         needs = next((n for n in nested if any(f"w.{n}." in a for c in calls for a in c.arguments)), "")
@@ -318,10 +311,10 @@ class _Runner:
             (o, _TORCH[self.tensors[o].dtype], self._axes(self.tensors[o].host_shape).replace("b.tokens", "rows"))
             for o in entry.outputs
         )
-        return _Method(
+        return Method(
             name=entry.name,
             parameters=tuple(sorted((self._parameter(t) for t in given), key=lambda p: p.optional)),
-            wants=tuple(self._want(t) for t in given),
+            wants=tuple(self._want(t, entry) for t in given),
             outputs=outputs,
             calls=tuple(calls),
             known=known,
@@ -330,12 +323,35 @@ class _Runner:
             hosts=entry.host_calls,
             launches=tuple(la.name for la in entry.launches),
             needs=needs,
+            always=tuple(h.name for h in entry.host_calls if not self.guard(h.guard)),
+            weights=self._guarded_weights(entry),
+            bounds=self._bounds(entry),
+        )
+
+    def _bounds(self, entry: Entry) -> tuple[Bound, ...]:
+        used = self._used_parameters(entry)
+        return tuple(
+            Bound(
+                bound.param,
+                bound.keyword,
+                bound.limit,
+                tuple(
+                    t.name
+                    for t in (self.tensors[a] for a in entry.arguments)
+                    if t.host_shape[-1].at_most and str(t.host_shape[-1].size) == bound.param
+                ),
+            )
+            for bound in self.program.runner.bounds
+            if bound.param in used
         )
 
     def context(self) -> dict[str, object]:
         runner, program = self.program.runner, self.program
         methods = [self._method(e) for e in program.entries]
-        absent = sorted({p.absent.split("[")[1].rstrip("]") for m in methods for p in m.parameters if p.optional})
+        unread = {(m.name, w.name) for m in methods for w in m.wants if w.guard}
+        missing = [p.absent for m in methods for p in m.parameters if (m.name, p.name) in unread]
+        missing += [w.absent for m in methods for w in m.weights]
+        absent = sorted({text.split("[")[1].rstrip("]") for text in missing})
         return {
             "program": program,
             "runner": runner,
@@ -345,6 +361,7 @@ class _Runner:
             "methods": methods,
             "buffers": self.buffers(),
             "absent": absent,
+            "bounds": runner.bounds,
             "launches": [la.name for la in self.schedule.launches],
             "firsts": [(name, row, _TORCH[self.tensors[name].dtype]) for name, row in runner.first],
             "constants": tuple(name for name, _ in self.schedule.dims),
@@ -361,7 +378,7 @@ def _comment(dtype: str, extents: tuple[Extent, ...]) -> str:
     def one(e: Extent) -> str:
         if e.size is None:
             return "any"
-        return f">= {e.size}" if e.at_least else str(e.size)
+        return f">= {e.size}" if e.at_least else f"<= {e.size}" if e.at_most else str(e.size)
 
     return f"[{', '.join(map(one, extents))}] {dtype.removeprefix('torch.')}"
 

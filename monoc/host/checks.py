@@ -9,8 +9,8 @@ import torch
 
 __all__ = ["Want", "check_tensors", "require"]
 
-# An axis: its size, (size, None) for at least so many, or None for any.
-Axis = int | tuple[int, None] | None
+# An axis: its size, (least, most) with None for no bound, or None for any.
+Axis = int | tuple[int | None, int | None] | None
 # dtype, axes, and the strides (in elements, None: any) if not contiguous.
 Want = tuple[torch.dtype, Sequence[Axis], Sequence[int | None] | None]
 
@@ -18,13 +18,16 @@ Want = tuple[torch.dtype, Sequence[Axis], Sequence[int | None] | None]
 def _axis_fits(size: int, want: Axis) -> bool:
     if want is None:
         return True
-    return size >= want[0] if isinstance(want, tuple) else size == want
+    least, most = want if isinstance(want, tuple) else (want, want)
+    return (least is None or size >= least) and (most is None or size <= most)
 
 
 def _axis_text(want: Axis) -> str:
     if want is None:
         return "any"
-    return f">= {want[0]}" if isinstance(want, tuple) else str(want)
+    if not isinstance(want, tuple):
+        return str(want)
+    return f">= {want[0]}" if want[1] is None else f"<= {want[1]}"
 
 
 def require(condition: bool, what: str) -> None:

@@ -10,6 +10,7 @@ from monoc.spec.program import (
     HandoffOverride,
     Role,
     Runner,
+    RunnerBound,
     RunnerOption,
     Schedule,
     Target,
@@ -46,7 +47,7 @@ def read_target(node: YamlMap, reader: Reader) -> Target | None:
 
 def read_runner(node: YamlMap, reader: Reader, names: Names, tensors: tuple[TensorDecl, ...]) -> Runner | None:
     """Class names, weight classes with their fields in order, constructor options, the first layer's inputs."""
-    f = Fields(reader, node, "`runner`", ("class", "weights", "options", "first", "aliases"))
+    f = Fields(reader, node, "`runner`", ("class", "weights", "options", "first", "aliases", "bounds", "defaults"))
     text = f.text("class", required=True)
     name = None if text is None else reader.name(text, "a class")
     section = f.map("weights", required=True)
@@ -54,7 +55,46 @@ def read_runner(node: YamlMap, reader: Reader, names: Names, tensors: tuple[Tens
     options = _options(f.map("options"), reader, names)
     first = _first(f.map("first"), reader, tensors)
     aliases = _aliases(f.map("aliases"), reader)
-    return None if name is None else Runner(name, classes, options, first, aliases)
+    bounds, defaults = _bounds(f.map("bounds"), reader, names), _defaults(f.map("defaults"), reader, names)
+    return None if name is None else Runner(name, classes, options, first, aliases, bounds, defaults)
+
+
+def _parameter(key: YamlText, what: str, reader: Reader, names: Names) -> str | None:
+    """A build parameter by its name."""
+    if key.text in names.of(NameKind.PARAM):
+        names.use(key.text)
+        return key.text
+    reader.diagnostics.error(
+        Code.RUNNER, f"`{what}` names `{key.text}`, which is no build parameter", key.span,
+        suggestion(key.text, names.of(NameKind.PARAM)),
+    )  # fmt: skip
+    return None
+
+
+def _bounds(node: YamlMap | None, reader: Reader, names: Names) -> tuple[RunnerBound, ...]:
+    found: list[RunnerBound] = []
+    for key, value in node.items if node is not None else ():
+        param = _parameter(key, "bounds", reader, names)
+        fields = reader.kind(value, YamlMap, f"the bound `{key.text}`")
+        if fields is None:
+            continue
+        f = Fields(reader, fields, f"the bound `{key.text}`", ("keyword", "limit"))
+        texts = [f.text(k, required=True) for k in ("keyword", "limit")]
+        words = [None if t is None else reader.name(t, "a keyword") for t in texts]
+        if param is not None and words[0] is not None and words[1] is not None:
+            found.append(RunnerBound(param, words[0], words[1]))
+    return tuple(found)
+
+
+def _defaults(node: YamlMap | None, reader: Reader, names: Names) -> tuple[tuple[str, bool], ...]:
+    found: list[tuple[str, bool]] = []
+    for key, value in node.items if node is not None else ():
+        param = _parameter(key, "defaults", reader, names)
+        text = reader.kind(value, YamlText, f"the default of `{key.text}`")
+        word = None if text is None else reader.choice(text, ("true", "false"), f"the default of `{key.text}`:")
+        if param is not None and word is not None:
+            found.append((param, word == "true"))
+    return tuple(found)
 
 
 def _classes(node: YamlMap, reader: Reader, names: Names, tensors: tuple[TensorDecl, ...]) -> tuple[WeightClass, ...]:

@@ -23,7 +23,7 @@ from monoc.spec.docking import Docking
 __all__ = [
     "REPLICATED", "Attribute", "Build", "BuildParam", "BuildSpace", "DimDecl", "Entry", "Extent",
     "HandoffOverride", "HostCall", "Launch", "Layout", "MapStatement", "OpStatement", "Operand", "Program",
-    "Role", "Runner", "RunnerOption", "ScalarFunction", "ScaleDecl", "Schedule", "Sharding", "ShardingKind",
+    "Role", "Runner", "RunnerBound", "RunnerOption", "ScalarFunction", "ScaleDecl", "Schedule", "Sharding", "ShardingKind",
     "Statement", "Step", "Target", "TensorDecl", "ValueType", "Variant", "WeightClass", "WeightField",
 ]  # fmt: skip
 
@@ -289,12 +289,25 @@ class RunnerOption:
 
 
 @dataclass(frozen=True)
+class RunnerBound:
+    """Build parameter ``param`` bounds a size only the host knows: a step takes the narrowest build that holds the
+    tensors declared ``<= param`` and the method keyword ``keyword``; the constructor keyword ``limit`` is the widest
+    any layer will ask for."""
+
+    param: str
+    keyword: str
+    limit: str
+
+
+@dataclass(frozen=True)
 class Runner:
     class_name: str
     weights: tuple[WeightClass, ...]  # the last one is what the methods take
     options: tuple[RunnerOption, ...]
     first: tuple[tuple[str, tuple[float, ...]], ...] = ()  # incoming values of the first layer: tensor, row
     aliases: tuple[tuple[str, str], ...] = ()  # value or tensor name -> the host's name for it
+    bounds: tuple[RunnerBound, ...] = ()
+    defaults: tuple[tuple[str, bool], ...] = ()  # boolean build parameter -> its keyword's default where not True
 
 
 @dataclass(frozen=True)
