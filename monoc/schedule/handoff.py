@@ -1,6 +1,7 @@
 """The form of every hand-off, by a cost rule whose numbers are kept as the reason.
 
-Pairs cost one round trip and twice the bytes; flags a drain, a CTA barrier and a second round trip. So short
+Pairs cost one round trip and twice the bytes, polled again and again while the producers work; flags a drain, a CTA
+barrier and a second round trip. So short
 messages go as pairs and wide rows, which many CTAs read, as flags. The rule compares the two for every step
 width, tp and variant with the times of :class:`~monoc.target.model.HandOffCosts`; where it changes its mind
 at a step width, the region's form is piecewise. Every region also has its barrier form, the one of
@@ -23,17 +24,24 @@ BARRIERS = formula("b.barriers")
 
 @dataclass(frozen=True)
 class Traffic:
-    """What a region's readers read in one build: words of the task that reads most, words of all tasks."""
+    """What a region's readers read in one build: words of the task that reads most, words of all tasks; how many CTAs
+    poll at a time."""
 
     tokens: int
     tp: int
     task_words: int
     all_words: int
+    readers: int
 
     def pair(self, costs: HandOffCosts, threads: int) -> int:
         """Nanoseconds from the last put until every reader has its words, as pairs."""
-        batches = -(-self.task_words // (threads * costs.poll_words))
-        return round(costs.store + batches * costs.load + 8 * self.all_words * costs.retries / costs.bytes_per_ns)
+        batch = threads * costs.poll_words
+        batches = -(-self.task_words // batch)
+        polled = 8 * min(self.task_words, batch) * self.readers / costs.load  # bytes a nanosecond while they wait
+        waiting = costs.spin * polled / costs.bytes_per_ns
+        return round(
+            costs.store + batches * costs.load + 8 * self.all_words * costs.retries / costs.bytes_per_ns + waiting
+        )
 
     def flag(self, costs: HandOffCosts, threads: int) -> int:
         """The same as plain words behind a flag: drained, announced, polled, met, loaded."""

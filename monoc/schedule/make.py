@@ -172,5 +172,6 @@ def _traffic(tables: list[tuple[Any, LaunchTable]], region: str) -> Iterator[Tra
                     tokens=b.tokens,
                     tp=b.tp,
                     task_words=max(write.words * int(r.count.max()) // (write.total * r.part) for r in reads),
+                    readers=sum(min(len(r.count), table.grid) for r in reads),
                     all_words=sum(write.words * int(r.count.sum()) // (write.total * r.part) for r in reads),
                 )

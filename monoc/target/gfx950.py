@@ -15,5 +15,7 @@ GFX950 = Target(
     registers=512,
     wave_registers=512,
     # The LLC is a few hundred ns away and shared by eight XCDs; 5 TB/s of it is a cautious half of its peak.
-    costs=HandOffCosts(store=500, load=800, meet=50, grid=400, bytes_per_ns=5000, poll_words=24, retries=1.5),
+    costs=HandOffCosts(
+        store=500, load=800, meet=50, grid=400, bytes_per_ns=5000, poll_words=24, retries=1.5, spin=2000
+    ),
 )

@@ -16,10 +16,11 @@ class HandOffCosts:
     """Times of the hand-off cost rule, nanoseconds, and its rates; estimates, only ever compared with each
     other.
 
-    ``store``: until a device-scope store is visible to another CTA; ``load``: round trip of a device-scope
-    load; ``meet``: a CTA barrier; ``grid``: a grid barrier beyond its stores and loads; ``bytes_per_ns``:
-    what all CTAs together draw past their L2s; ``poll_words``: words a thread polls at a time; ``retries``:
-    loads of a word until its tag is current, on average.
+    ``store``: until a device-scope store is visible to another CTA; ``load``: round trip of a device-scope load;
+    ``meet``: a CTA barrier; ``grid``: a grid barrier beyond its stores and loads; ``bytes_per_ns``: what all CTAs
+    together draw past their L2s; ``poll_words``: words a thread polls at a time; ``retries``: loads of a word until its
+    tag is current, on average; ``spin``: how long readers usually wait, while their polls take bytes from the
+    producers.
     """
 
     store: int
@@ -29,6 +30,7 @@ class HandOffCosts:
     bytes_per_ns: int
     poll_words: int
     retries: float
+    spin: int
 
 
 @dataclass(frozen=True)

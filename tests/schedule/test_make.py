@@ -32,7 +32,7 @@ def forms(schedule: Schedule, launch: str, region: str) -> list[tuple[str, str]]
 
 def test_small_messages_go_as_pairs_and_wide_rows_behind_flags(schedule: Schedule) -> None:
     assert forms(schedule, "k1", "lin")[1] == ("pair", TRUE)
-    assert forms(schedule, "k1", "x8")[1:] == [("pair", "b.tokens <= 3"), ("flag", TRUE)]
+    assert forms(schedule, "k1", "x8")[1:] == [("pair", "b.tokens <= 1"), ("flag", TRUE)]
     assert forms(schedule, "k2", "attn") == [("peer", TRUE)]
 
 
@@ -46,7 +46,7 @@ def test_every_rule_keeps_its_numbers(schedule: Schedule) -> None:
 
 def test_a_limit_may_differ_by_tp() -> None:
     region = RegionWrite("r", formula("8"), formula("8"), Units(formula("0")))
-    traffic = [Traffic(t, tp, 1000 * t, 100_000 * t * 4 // tp) for t in (1, 2, 4, 8, 16, 32, 48) for tp in (2, 4)]
+    traffic = [Traffic(t, tp, 1000 * t, 100_000 * t * 4 // tp, 40) for t in (1, 2, 4, 8, 16, 32, 48) for tp in (2, 4)]
     rules = choose_form(region, traffic, GFX950.costs, 512, None)
     assert [r.form for r in rules] == [Form.BARRIER, Form.PAIR, Form.FLAG]
     assert "b.tp == 2" in rules[1].when

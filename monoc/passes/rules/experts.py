@@ -62,7 +62,8 @@ def fuse_route(f: Fuser, op: Operation) -> bool:
         given_when=f.given_when(given),
         copies=ROUTE_COPIES,
     )
-    f.add(params.stage, params, [score, op])
+    # A task takes its own token's logits of a tile of sixteen.
+    f.add(params.stage, params, [score, op], parts={params.logits: "min(b.tokens, 16)"})
     return True
 
 
