@@ -44,11 +44,11 @@ def key_table(call: Call) -> tuple[Any, ...]:
             continue
         rows: list[int] = []
         if picks is not None and ratio:
-            block = v["compressed"].shape[1]
-            table = v["block_table"][int(v["requests"][t])]
-            for row in picks[t, : min((int(v["positions"][t]) + 1) // ratio, picks.shape[1])].tolist():
-                slot = -1 if row < 0 else int(table[row // block]) * block + row % block
-                rows.append(-1 if slot < 0 else slot + COMPRESSED)
+            chosen = picks[t, : min((int(v["positions"][t]) + 1) // ratio, picks.shape[1])].tolist()
+            if "block_table" in v:
+                block, table = v["compressed"].shape[1], v["block_table"][int(v["requests"][t])]
+                chosen = [-1 if row < 0 else int(table[row // block]) * block + row % block for row in chosen]
+            rows += [-1 if slot < 0 else slot + COMPRESSED for slot in chosen]
         counts[1, t] = len(rows)
         rows += window[t, : int(v["window_lens"][t])].tolist()
         keys[t, : len(rows)] = torch.tensor(rows, dtype=torch.int32)
@@ -69,7 +69,10 @@ def attend(call: Call) -> tuple[Any, ...]:
             continue
         records = _records(call, keys, q.shape[2], rope)
         dots = a.of(q[t].double() @ records.T)
-        logits = evaluate_scalar(score.body, {score.params[0]: dots}, a)
+        given = [dots]
+        if "factor" in call.values:
+            given.append(a.of(call.values["factor"][t])[:, None])
+        logits = evaluate_scalar(score.body, dict(zip(score.params, given, strict=True)), a)
         top = torch.maximum(logits.amax(dim=1), sink)[:, None]
         p = a.unary(UnaryOp.EXP2, logits - top)
         total = a.of(p.double().sum(dim=1)) + a.unary(UnaryOp.EXP2, sink - top[:, 0])

@@ -83,6 +83,9 @@ def _used(program: Program, entry: Entry) -> frozenset[str]:
     for step in entry.steps:
         if isinstance(step, HostCall):
             found |= step.guard.names()
+    for name in entry.arguments:
+        found |= program.tensor[name].guard.names()
+        found |= {n for e in program.tensor[name].shape if e.at_most and e.size is not None for n in e.size.names()}
     return frozenset(found)
 
 

@@ -16,6 +16,7 @@ from monoc.build.package import EmittedPackage
 from monoc.sim import Simulator
 from monoc.sim.host import DeviceMemory, SimulatedHost, simulate
 from monoc.sim.host.engine import LaunchReport, SimulatorEngine
+from monoc.spec.buildexpr import BuildValue
 from monoc.spec.program import Build, Entry, Program, Role, WeightClass
 from monoc.verify.cells import Cell
 from monoc.verify.inputs.step import StepInputs
@@ -84,6 +85,7 @@ class Driver:
         entry = next(e for e in self.program.entries if e.name == cell.kind.entry)
         simulator = Simulator(ranks=cell.tp, seed=cell.order)
         watch = _Watch(self, cell, entry, results)
+        watch.variant = {n: steps[0].build[n] for v in self.program.space.variants[:1] for n, _ in v.values}
         with simulate(_Watched(simulator, watch.look), cache_dir=self.cache) as host:
             with self._registered(host, weights, steps, watch):
                 host.run(lambda rank: self._rank(rank, host, cell, entry, weights, steps, watch))
@@ -123,7 +125,9 @@ class Driver:
         options = {o.name: steps[0].build[o.sets] for o in self.program.runner.options}
         runner = self.runner_class(cell.tp, rank, host.group, "cuda", barriers=cell.barriers, **options)
         watch.runners[rank] = runner
-        loaded = self._weights(weights.tensors[rank], steps[0].build)
+        env = self.program.environment(steps[0].build)
+        here = {n: t for n, t in weights.tensors[rank].items() if n not in self._missing(env)}
+        loaded = self._weights(here, steps[0].build)
         method = getattr(runner, entry.name)
         for k, step in enumerate(steps):
             host.group.barrier()
@@ -150,6 +154,11 @@ class Driver:
                 found[call.name] = _selector(call.writes, step, given)
         return found
 
+    def _missing(self, env: Mapping[str, BuildValue]) -> set[str]:
+        """Weights a layer of this build does not have, with their scales."""
+        absent = [t for t in self.program.tensors if t.role is Role.WEIGHT and not t.guard.evaluate(env)]
+        return {t.name for t in absent} | {t.scale.name for t in absent if t.scale is not None}
+
     def _weights(self, tensors: Mapping[str, Tensor], build: Build) -> Any:
         classes = {c.name: c for c in self.program.runner.weights}
 
@@ -161,7 +170,7 @@ class Driver:
                 elif f.kind == "int":
                     values[f.name] = 0
                 else:
-                    values[f.name] = build[f.refers] if f.kind == "param" else tensors[f.refers]
+                    values[f.name] = build[f.refers] if f.kind == "param" else tensors.get(f.refers)
             return getattr(self.module, c.name)(**values)
 
         return make(self.program.runner.weights[-1])
@@ -182,6 +191,7 @@ class _Watch:
         self.driver, self.cell, self.entry, self.results = driver, cell, entry, results
         self.runners: dict[int, Any] = {}
         self.given: list[list[dict[str, Tensor]]] = []
+        self.variant: dict[str, int] = {}  # build parameters of the cell's variant
         self.step = 0
 
     def look(self, symbol: str, memory: DeviceMemory) -> None:
@@ -197,7 +207,7 @@ class _Watch:
         roles = self.driver.program.tensor
         for rank in range(self.cell.tp):
             runner = self.runners[rank]
-            shot.scratch.append(_plain(runner.scratch(width)))
+            shot.scratch.append(_plain(runner.scratch(width, **self.variant)))
             peer = memory.view(runner.peer.local + plan.peer_half(epoch) * half, half) if half else torch.zeros(0)
             shot.peer.append(_plain(peer))
             kept = {n: getattr(runner, n) for n in self.entry.carried if isinstance(getattr(runner, n, None), Tensor)}

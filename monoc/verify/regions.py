@@ -130,6 +130,12 @@ def _rows(memory: LaunchMemory, region: str, value: str, _: Mapping[str, Seen]) 
     return [Seen(value, _each(memory, lambda r: memory.bf16s(region, r).reshape(shape)), region)]
 
 
+def _gates(memory: LaunchMemory, region: str, value: str, _: Mapping[str, Seen]) -> list[Seen]:
+    """fp32 words, a row a token."""
+    shape = memory.shape(value)
+    return [Seen(value, _each(memory, lambda r: memory.floats(region, r).reshape(shape)), region)]
+
+
 def _mx(memory: LaunchMemory, region: str, value: str, _: Mapping[str, Seen]) -> list[Seen]:
     """MXFP8 rows: e4m3 values four a word, then a word a code, rows padded to four words."""
     rule = "M" if region.endswith("_mx_m") else "V"
@@ -208,11 +214,17 @@ def _table(memory: LaunchMemory, region: str, value: str, _: Mapping[str, Seen])
     keys, counts = statement.results
     tokens, width = memory.shape(keys)
 
-    def read(rank: int) -> Tensor:
-        return memory.words(region, rank)[: tokens * width].reshape(tokens, width)
+    picks = statement.operand("picks")
+    bounded = picks is not None and memory.program.tensor[picks].shape[-1].at_most
 
     def number(rank: int) -> Tensor:
         return memory.words(region, rank)[tokens * width :][None, :tokens]
+
+    def read(rank: int) -> Tensor:
+        table = memory.words(region, rank)[: tokens * width].reshape(tokens, width)
+        if bounded:  # entries past the keys may be anything
+            return torch.where(torch.arange(width) < number(rank).reshape(-1, 1), table, -1)
+        return table
 
     return [Seen(keys, _each(memory, read), region), Seen(counts, _each(memory, number), region)]
 
@@ -322,4 +334,6 @@ _READERS: Mapping[str, Callable[[LaunchMemory, str, str, Mapping[str, Seen]], li
     "picks": _picks,
     "picked": _picked,
     "ranks": _ranks,
+    "streams": _rows,
+    "gates": _gates,
 }

@@ -33,12 +33,14 @@ GARBAGE = 0x7F7F7F7F
 @dataclass(frozen=True)
 class Contexts:
     """How the tokens of a step lie in their requests. ``positions``: fixed ones, drawn if None; ``padded``: tokens with
-    slot -1; ``no_picks``: every selected key is -1; ``missing``: the share of selected keys that are -1."""
+    slot -1; ``no_picks``: every selected key is -1; ``missing``: the share of selected keys that are -1; ``narrow``: how
+    many columns fewer than its bound a table has whose width is the host's."""
 
     positions: tuple[int, ...] | None = None
     padded: tuple[int, ...] = ()
     no_picks: bool = False
     missing: float = 0.1
+    narrow: int = 7
 
 
 @dataclass
@@ -63,6 +65,10 @@ def make_step(
             values = [_activation(decl, env, rng) for _ in range(ranks if own else 1)]
             for rank in range(ranks):
                 made.tensors[rank][name] = values[rank if own else 0]
+    given = Roles.of(replace(program, entries=(entry,))).tensors("route", "ids")
+    for name in set(given) & set(names):
+        for rank, ids in enumerate([_routes(program, entry, name, env, rng)] * ranks):
+            made.tensors[rank][name] = ids
     if any(program.tensor[n].role is Role.CACHE for n in names):
         keys = _Keys(program, entry, env, rng, contexts).make()
         written = {n for h in entry.host_calls if h.guard.evaluate(env) for n in h.writes}
@@ -79,6 +85,17 @@ def _activation(decl: TensorDecl, env: Mapping[str, BuildValue], rng: np.random.
     if decl.dtype is DType.BF16:
         return torch.from_numpy(rng.standard_normal(shape, dtype=np.float32)).to(torch.bfloat16)
     return torch.from_numpy(rng.random(shape, dtype=np.float32)) * (2 / max(shape[-1], 2))  # mixing coefficients
+
+
+def _routes(
+    program: Program, entry: Entry, name: str, env: Mapping[str, BuildValue], rng: np.random.Generator
+) -> Tensor:
+    """Distinct experts of every token, given by the host."""
+    statement = next(s for s in op_statements(program, entry) if s.op == "route" and s.operand("ids") == name)
+    experts = int(program.type_of[statement.operand("score") or ""].shape[1].evaluate(env))
+    tokens, topk = (n for n in sizes(program.tensor[name].shape, env) if n is not None)
+    drawn = [rng.choice(experts, topk, replace=False) for _ in range(tokens)]
+    return torch.from_numpy(np.array(drawn, dtype=np.int32))
 
 
 @dataclass
@@ -111,10 +128,16 @@ class _Keys:
         given[roles.one("key_table", "requests")] = torch.from_numpy(owners)
         if picks is not None and self.program.tensor[picks].guard.evaluate(self.env):
             ratio = int(_ratio(self.program, self.entry).evaluate(self.env))
-            chosen, table, rows, blocks = self._picks(
-                _axis(self.program, picks, self.env), ratio, positions, owners, requests
-            )
-            given |= {picks: chosen, roles.one("key_table", "block_table"): table}
+            width = _axis(self.program, picks, self.env)
+            if self.program.tensor[picks].shape[-1].at_most:
+                width -= self.contexts.narrow
+            chosen, table, rows, blocks = self._picks(width, ratio, positions, owners, requests)
+            paged = roles.one("key_table", "block_table")
+            if paged is not None and self.program.tensor[paged].guard.evaluate(self.env):
+                given[paged] = table
+            else:
+                chosen = self._through(chosen, table, positions, owners, ratio)
+            given[picks] = chosen
             compressed = roles.one("attend", "compressed")
             given[compressed] = self._cache(compressed, roles, rows, blocks)
         out.update({name: tensor for name, tensor in given.items() if name is not None})
@@ -169,6 +192,16 @@ class _Keys:
             there = keys[keys >= 0].astype(np.int64)
             used.append(table[owners[t], there // BLOCK].astype(np.int64) * BLOCK + there % BLOCK)
         return torch.from_numpy(picks), torch.from_numpy(table), np.unique(np.concatenate(used)), blocks
+
+    def _through(self, picks: Tensor, table: Tensor, positions: np.ndarray, owners: np.ndarray, ratio: int) -> Tensor:
+        """The picks as slots of the compressed cache."""
+        out = picks.clone()
+        for t in range(self.tokens):
+            count = min((int(positions[t]) + 1) // ratio, picks.shape[1])
+            rows = picks[t, :count]
+            slots = table[int(owners[t]), (rows.clamp(min=0) // BLOCK).long()] * BLOCK + rows.clamp(min=0) % BLOCK
+            out[t, :count] = torch.where(rows >= 0, slots, -1)
+        return out
 
     def _cache(self, name: str | None, roles: Roles, used: np.ndarray, blocks: int) -> Tensor:
         """A cache whose records at ``used`` are numbers near one and all else poison, its blocks spread out."""
