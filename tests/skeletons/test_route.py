@@ -51,15 +51,24 @@ WEIGH = Slot(
 
 
 def bench(
-    tmp: Path, tokens: int, experts: int, topk: int, parts: int, score: Slot, form: Form, given: str = "", grid: int = 4
+    tmp: Path,
+    tokens: int,
+    experts: int,
+    topk: int,
+    parts: int,
+    score: Slot,
+    form: Form,
+    given: str = "",
+    grid: int = 4,
+    threads: int = 512,
 ) -> Bench:
     params = RouteParams(
         "route", "logits", "route_table", "bias", score, WEIGH, "EXPERTS", "TOPK", "PARTS", given, "COPIES"
     )
-    dims = {"EXPERTS": experts, "TOPK": topk, "PARTS": parts, "COPIES": 2, "THREADS": 512}
+    dims = {"EXPERTS": experts, "TOPK": topk, "PARTS": parts, "COPIES": 2, "THREADS": threads}
     units = -(-tokens // 16) * -(-experts // 16) * parts
     external = {"logits": (tokens * experts * parts, units)}
-    return Bench([Placed(params, 2)], dims, {"tokens": tokens}, tmp, grid, form=form, external=external)
+    return Bench([Placed(params, 2)], dims, {"tokens": tokens}, tmp, grid, threads, form, external=external)
 
 
 def expected_picks(keys: np.ndarray, topk: int) -> list[int]:
@@ -83,16 +92,25 @@ def test_compiles_lean(tmp_path: Path, tokens: int, experts: int, topk: int) -> 
 
 
 @pytest.mark.parametrize(
-    ("tokens", "experts", "topk", "parts", "form"),
-    [(3, 384, 6, 4, Form.PAIR), (18, 16, 4, 1, Form.FLAG), (2, 100, 3, 3, Form.BARRIER), (2, 256, 8, 2, Form.PAIR)],
+    ("tokens", "experts", "topk", "parts", "form", "threads"),
+    [
+        (3, 384, 6, 4, Form.PAIR, 512),
+        (18, 16, 4, 1, Form.FLAG, 512),
+        (2, 100, 3, 3, Form.BARRIER, 512),
+        (2, 256, 8, 2, Form.PAIR, 512),
+        (2, 384, 6, 2, Form.FLAG, 256),  # two experts a lane
+        (2, 512, 20, 1, Form.PAIR, 256),  # more of the waves' bests than lanes
+    ],
 )
-def test_picks_and_weights(tmp_path: Path, tokens: int, experts: int, topk: int, parts: int, form: Form) -> None:
+def test_picks_and_weights(
+    tmp_path: Path, tokens: int, experts: int, topk: int, parts: int, form: Form, threads: int
+) -> None:
     rng = np.random.default_rng(experts)
     # few distinct values: many ties
     parts_sum = (rng.integers(-8, 9, (tokens, experts, parts)) / 4).astype(np.float32)
     parts_sum[0, rng.integers(0, experts, 3), 0] = np.nan
     bias = (rng.integers(-2, 3, experts) / 2).astype(np.float32)
-    made = bench(tmp_path, tokens, experts, topk, parts, AFFINE, form)
+    made = bench(tmp_path, tokens, experts, topk, parts, AFFINE, form, threads=threads)
     outcome = made.run([{"bias": bias}], [{"logits": parts_sum}])
     ids, weights = _table(outcome, tokens, topk)
     score = parts_sum.sum(-1, dtype=np.float32) * np.float32(0.5) + np.float32(3)
