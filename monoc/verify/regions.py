@@ -279,7 +279,7 @@ def _picks(memory: LaunchMemory, region: str, value: str, _: Mapping[str, Seen])
 
 
 def _picked(memory: LaunchMemory, region: str, value: str, found: Mapping[str, Seen]) -> list[Seen]:
-    """An MXFP8 row a pick, by expert and then by token."""
+    """An MXFP8 row a pick, by expert and then by token; those of a single token as they were picked."""
     name = next(n for rule in ("M", "V") if (n := _maybe(memory, value, rule)))
     tokens, topk, k = memory.shape(name)
     route = next(s for s in memory.statements() if isinstance(s, OpStatement) and s.op == "route")
@@ -288,7 +288,7 @@ def _picked(memory: LaunchMemory, region: str, value: str, found: Mapping[str, S
 
     def read(rank: int) -> Mx:
         ids = found[route.results[0]].ranks[rank].flatten()
-        order = torch.argsort(ids, stable=True)
+        order = torch.argsort(ids, stable=True) if tokens > 1 else torch.arange(topk)
         rows = _mx_rows(memory, region, rank, (tokens * topk, held))
         # codes of a K step of 128 lie apart: [4 groups of a step][step]
         codes = rows.codes.reshape(-1, 4, held // 128).transpose(1, 2).reshape(rows.codes.shape)
