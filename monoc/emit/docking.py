@@ -119,7 +119,7 @@ class _Emitter:
             if not p.boolean:
                 first, last, n = p.values[0], p.values[-1], len(p.values)
                 run = n > 2 and last - first + 1 == n
-                out[p.name.upper()] = f"range({first}, {last + 1})" if run else str(p.values) if n > 1 else str(first)
+                out[p.name.upper()] = f"range({first}, {last + 1})" if run else str(p.values)
         return out | {name.upper(): repr(value) for name, value in self.docking.constants}
 
     def numbers(self, variant: str) -> Mapping[str, str]:
@@ -132,7 +132,9 @@ class _Emitter:
 
     def body(self, *, method: bool) -> Body:
         numbers = self.numbers("self._variant" if method else "variant")
-        return Body(self.docking, numbers, frozenset(self.kept) if method else frozenset())
+        several = [p.name for p in self.program.space.params] + [n for n in self.variant_params if self.several(n)]
+        kept = frozenset(self.kept) if method else frozenset()
+        return Body(self.docking, numbers, kept, collections=frozenset(several))
 
     # ---------------------------------------------------------------- what a docked layer keeps
 
@@ -274,8 +276,8 @@ class _Emitter:
 
     def context(self) -> dict[str, object]:
         d = self.docking
-        create = self.body(method=False)
-        enabled = create.text(d.enabled)
+        asked, create = self.body(method=False), self.body(method=False)
+        enabled_ahead, enabled = asked.need([d.enabled]), asked.text(d.enabled)
         choosing = create.need([v.when for v in d.variants if v.when is not None])
         choices = [(v.variant, "" if v.when is None else create.text(v.when)) for v in d.variants]
         option_nodes = [n for b in d.options for n in _parts(b)] + [n for b in d.attributes for n in _parts(b)]
@@ -287,7 +289,7 @@ class _Emitter:
         entries = [(e.entry, *self._function(e.layers)) for e in d.entries]
         methods = [self._method(e) for e in d.entries]
         classes, weights_ahead, weights_imports, b3 = self._classes()
-        bodies = [create, b1, b2, b3, *(b for _, _, b in entries), *(b for _, b in methods)]
+        bodies = [asked, create, b1, b2, b3, *(b for _, _, b in entries), *(b for _, b in methods)]
         helpers = frozenset().union(*(b.helpers for b in bodies))
         fields = self._variant_fields(helpers)
         return {
@@ -297,6 +299,7 @@ class _Emitter:
             "constants": sorted((n, v) for n, v in self.shared.items() if n in helpers),
             "plan_names": sorted(helpers & {*_PLAN, *(c for c, _ in self.names.constants)}),
             "enabled": enabled,
+            "enabled_ahead": (*asked.import_lines(), *enabled_ahead),
             "create_imports": create.import_lines(),
             "choosing": choosing,
             "choices": choices,

@@ -48,7 +48,7 @@ class Body:
     """One emitted function: what it imports and the names it has computed so far.
 
     ``kept``: names that are attributes of the docked layer there; ``numbers``: the spec's numbers as Python;
-    ``field``: what a conversion in the value now printed is for."""
+    ``conversion``: what a conversion in the value now printed is given beside its arguments."""
 
     docking: Docking
     numbers: NumberText
@@ -56,6 +56,7 @@ class Body:
     imports: set[str] = field(default_factory=set)
     known: set[str] = field(default_factory=set)
     helpers: set[str] = field(default_factory=set)
+    collections: frozenset[str] = frozenset()  # parameters that stand for all their values
     conversion: tuple[str, ...] = ()
 
     # ---------------------------------------------------------------- names
@@ -97,7 +98,13 @@ class Body:
         """A string literal; its plain parts hold no quote, backslash or brace."""
         if all(isinstance(p, str) for p in message.parts):
             return '"' + "".join(str(p) for p in message.parts) + '"'
-        return 'f"' + "".join(p if isinstance(p, str) else f"{{{self.text(p)}}}" for p in message.parts) + '"'
+        return 'f"' + "".join(p if isinstance(p, str) else f"{{{self._shown(p)}}}" for p in message.parts) + '"'
+
+    def _shown(self, node: Node) -> str:
+        if isinstance(node, Variable) and node.name in self.collections:
+            self.helpers.add("_either")
+            return f"_either({self.text(node)})"
+        return self.text(node)
 
     def text(self, node: Node) -> str:
         return self._print(node)[0]

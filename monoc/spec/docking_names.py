@@ -110,16 +110,11 @@ class DockingNames:
     def _numbers(self) -> tuple[str, ...]:
         return self.spec.of(NameKind.PARAM, NameKind.DIM, NameKind.CONSTANT)
 
-    def values_of(self, parameter: str) -> tuple[tuple[int, ...], ...]:
-        """The values of a build parameter in each variant (one entry for a shared one)."""
-        for p in self.space.params:
-            if p.name == parameter:
-                return (p.values,)
-        return tuple(dict(v.values)[parameter] for v in self.space.variants)
-
-    def varies(self, parameter: str) -> bool:
-        """Whether one layer is served with several values of the parameter."""
-        return any(len(v) > 1 for v in self.values_of(parameter))
+    def collection(self, name: str) -> bool:
+        """Whether ``name`` is a parameter standing for all its values: a shared one, or one a variant leaves open."""
+        if name not in self.spec.of(NameKind.PARAM):
+            return False
+        return not self.of_variant(name) or any(len(dict(v.values)[name]) > 1 for v in self.space.variants)
 
     def of_variant(self, parameter: str) -> bool:
         return parameter not in {p.name for p in self.space.params}
@@ -138,10 +133,12 @@ class DockingNames:
                 found.add(name)
         return frozenset(found)
 
-    def check(self, node: Node, place: Place) -> bool:
-        """Whether every name, call and text of ``node`` may stand at ``place`` (reported if not)."""
+    def check(self, node: Node, place: Place, *, several: bool = False) -> bool:
+        """Whether every name, call and text of ``node`` may stand at ``place`` (reported if not).
+
+        ``several``: ``node`` may be a parameter of several values."""
         before = len(self.diagnostics.errors)
-        self._check(node, place, text=False, several=False)
+        self._check(node, place, text=False, several=several)
         return len(self.diagnostics.errors) == before
 
     def _check(self, node: Node, place: Place, *, text: bool, several: bool) -> None:
@@ -178,7 +175,7 @@ class DockingNames:
     def _collection(self, operand: Node) -> None:
         """The right side of ``in``: a group, a parameter of several values, or an object's own collection."""
         name = operand.name if isinstance(operand, Variable) else None
-        if name in self._numbers() and not (name in self.spec.of(NameKind.PARAM) and self.varies(name or "")):
+        if name in self._numbers() and not self.collection(name or ""):
             self._bad(operand, f"`{name}` is one number in a layer", "compare with `==` or `!=`")
         elif isinstance(operand, Constant):
             self._bad(operand, "nothing is in a single constant", "compare with `==`, or write `(a, b)`")
@@ -221,8 +218,10 @@ class DockingNames:
             boolean = any(p.name == name and p.boolean for p in self.space.params)
             if boolean:
                 self._bad(node, f"`{name}` is set by each step", "say in `call` what the step gives it")
-            elif self.varies(name) and not several:
-                self._bad(node, f"`{name}` has several values", f"write `... in {name}` or `... not in {name}`")
+            elif self.collection(name) and not several:
+                self._bad(
+                    node, f"`{name}` is all values of the builds", f"write `... in {name}` or `... not in {name}`"
+                )
             elif self.of_variant(name) and VARIANT not in place.bases:
                 self._bad(node, f"`{name}` depends on the layer's variant, which is not known here", None)
         elif name in self.spec.of(NameKind.DIM) and self._varying(name):

@@ -132,7 +132,7 @@ class DockingReader:
             at = hole.end()
             column = text.span.column + text.quoted + hole.start(1)
             node = self.syntax.parse("value_text", hole.group(1), text.span.file, text.span.line, column)
-            if isinstance(node, Node) and self.names.check(node, place):
+            if isinstance(node, Node) and self.names.check(node, place, several=True):
                 if not _simple(node):
                     self.diagnostics.error(
                         Code.DOCKING, "a message shows names and attributes", node.span,
