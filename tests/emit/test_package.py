@@ -1,6 +1,7 @@
 """A whole package: what it needs, that it is the same every time, and the compile command around it."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -90,9 +91,8 @@ def test_a_bad_spec_leaves_the_package_alone(tmp_path: Path, tiny_package: Packa
     (out / "plan.py").write_text(tiny_package.files["plan.py"])
     bad = tmp_path / "bad.yaml"
     bad.write_text(TINY.read_text().replace("hidden: 256", "hidden: 255"))
-    (tmp_path / "programs").mkdir()
-    for text in (ROOT / "layer_specs" / "programs").iterdir():
-        (tmp_path / "programs" / text.name).write_text(text.read_text())
+    for part in ("programs", "docking"):
+        shutil.copytree(ROOT / "layer_specs" / part, tmp_path / part)
     done = subprocess.run(
         [sys.executable, "-m", "monoc", "compile", str(bad), "--out", str(out)],
         capture_output=True,

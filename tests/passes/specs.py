@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from functools import cache
 from pathlib import Path
 
@@ -26,6 +27,7 @@ def variation(folder: Path, *edits: tuple[str, str], program_edits: tuple[tuple[
         assert old in spec, old
         spec = spec.replace(old, new)
     (folder / "programs").mkdir(exist_ok=True)
+    shutil.copytree(ROOT / "docking", folder / "docking", dirs_exist_ok=True)
     texts = {path.name: path.read_text() for path in (ROOT / "programs").iterdir()}
     for old, new in program_edits:
         assert any(old in text for text in texts.values()), old

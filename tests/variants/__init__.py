@@ -8,6 +8,7 @@ from pathlib import Path
 __all__ = ["OTHER_LAYER", "SPECS", "edited_spec"]
 
 SPECS = Path(__file__).parents[2] / "layer_specs"
+PARTS = ("programs", "docking")  # what specs include, by folder
 PROGRAM = "programs/deepseek_v4.monoc"
 
 # Hidden 4096, 48 heads, 256 experts top 8, another clamp, another score function, tp 2: (file, old text, new text).
@@ -25,12 +26,14 @@ OTHER_LAYER: tuple[tuple[str, str, str], ...] = (
 
 def edited_spec(folder: Path, name: str, edits: Iterable[tuple[str, str, str]]) -> Path:
     """A copy of the shipped spec ``name`` in ``folder`` with ``edits``, each of which must hit exactly one place."""
-    texts = {f"programs/{p.name}": p.read_text() for p in (SPECS / "programs").iterdir()}
+    parts = [p for part in PARTS for p in (SPECS / part).iterdir()]
+    texts = {f"{p.parent.name}/{p.name}": p.read_text() for p in parts}
     texts[name] = (SPECS / name).read_text()
     for file, old, new in edits:
         assert texts[file].count(old) == 1, (file, old)
         texts[file] = texts[file].replace(old, new)
-    (folder / "programs").mkdir(parents=True)
+    for part in PARTS:
+        (folder / part).mkdir(parents=True)
     for file, text in texts.items():
         (folder / file).write_text(text)
     return folder / name
