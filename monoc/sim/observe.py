@@ -33,7 +33,12 @@ class BufferTraffic:
 
 @dataclass(frozen=True, slots=True)
 class CtaCount:
-    """One CTA's wave-instructions, poll loops apart, and bytes."""
+    """One CTA's wave-instructions, poll loops apart, and bytes.
+
+    `busiest`: instructions of its busiest wave, poll loops apart. `in_flight`: bytes of weights (`Simulator.watch`) its waves
+    had requested and not yet waited for, each wave at its fullest wait up to the first one for another CTA's work:
+    a `vmcnt` that a load of hand-off memory keeps up, a sleep, or a barrier at which another wave has waited so.
+    """
 
     rank: int
     cta: int
@@ -41,6 +46,8 @@ class CtaCount:
     polls: int
     loaded: int
     stored: int
+    busiest: int = 0
+    in_flight: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +99,7 @@ def observations_of(
     totals: dict[str, np.ndarray[Any, np.dtype[np.int64]]] = {}
     polls_of = {program.name: np.array(program.native.polls(), dtype=bool) for program in by_rank.values()}
     ctas = []
-    for rank, cta, ops, loaded, stored in raw["counts"]:
+    for rank, cta, ops, loaded, stored, busiest, in_flight in raw["counts"]:
         program = by_rank[rank]
         counts = np.frombuffer(ops, dtype=np.uint32).astype(np.int64)
         if program.name in totals:
@@ -100,7 +107,7 @@ def observations_of(
         else:
             totals[program.name] = counts.copy()
         polled = int(counts[polls_of[program.name]].sum())
-        ctas.append(CtaCount(rank, cta, int(counts.sum()) - polled, polled, loaded, stored))
+        ctas.append(CtaCount(rank, cta, int(counts.sum()) - polled, polled, loaded, stored, busiest, in_flight))
     classes: Counter[str] = Counter()
     lines: Counter[str] = Counter()
     line_bytes: defaultdict[str, int] = defaultdict(int)

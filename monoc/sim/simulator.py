@@ -20,6 +20,7 @@ from monoc.sim.program import Program, load_program
 __all__ = ["Checks", "Launch", "Simulator"]
 
 _ARCHS = ("gfx950",)
+_ROLES = {"weight": 1, "handoff": 2}  # kRole... in native/memory.hpp
 Dim3 = tuple[int, int, int]
 
 
@@ -95,6 +96,7 @@ class Simulator:
         self._machine = _core.Machine(ranks)
         self._kept: dict[int, Any] = {}
         self._data: set[str] = set()
+        self._watched: dict[int, int] = {}
         self._manifest: Manifest | None = None
 
     def load(self, source: str | Path, kernel: str | None = None) -> Program:
@@ -148,6 +150,16 @@ class Simulator:
             self._machine.add_buffer(address, nbytes, label, -1 if rank is None else rank, written, output, False)
         except ValueError as error:
             raise UsageError(str(error)) from None
+        for watched, role in self._watched.items():
+            if address <= watched < address + nbytes:
+                self._machine.set_role(watched, role)
+
+    def watch(self, address: int, role: str) -> None:
+        """Observers: the buffer that holds `address`, now or once it is registered, is `weight` or `handoff` memory."""
+        if role not in _ROLES:
+            raise UsageError(f"role {role!r} is none of {', '.join(_ROLES)}")
+        self._watched[address] = _ROLES[role]
+        self._machine.set_role(address, _ROLES[role])
 
     def unregister(self, address: int) -> None:
         """Forgets the buffer that starts at `address`; `UsageError` when there is none."""

@@ -217,3 +217,41 @@ def test_what_only_a_failed_first_try_runs_counts_as_poll() -> None:
         work.append((sum(report.observations.classes.values()), report.observations.polls > 0))
     assert work[0][0] == work[1][0]
     assert (work[0][1], work[1][1]) == (True, False)
+
+
+@pytest.mark.parametrize("waited", [False, True])
+def test_weights_in_flight_when_a_wave_first_waits_for_another_cta(waited: bool) -> None:
+    """Two waves request 4 x 256 bytes of weights each; wave 0 polls a hand-off word and both meet at a barrier. The
+    fullest wait counts, what comes after the hand-off does not: not for the wave that waits at the barrier either."""
+    loads = "".join(f"\tglobal_load_dword v{4 + i}, v1, s[4:5] offset:{256 * i}\n" for i in range(4))
+    body = (
+        "\tv_lshlrev_b32_e32 v1, 2, v0\n\tv_and_b32_e32 v1, 0xff, v1\n\tv_mov_b32_e32 v2, 0\n"
+        "\tv_readfirstlane_b32 s21, v0\n"
+        + loads
+        + ("\ts_waitcnt vmcnt(1)\n" if waited else "")
+        + "\ts_cmp_lg_u32 s21, 0\n\ts_cbranch_scc1 .LBB0_1\n\tglobal_load_dword v3, v2, s[6:7] sc1\n"
+        "\ts_waitcnt vmcnt(0)\n.LBB0_1:\n\ts_barrier\n" + loads + loads + "\ts_waitcnt vmcnt(0)\n"
+    )
+    sim = Simulator(threads=1, observe=True)
+    weights, word = np.zeros(256, np.uint32), np.zeros(1, np.uint32)
+    sim.watch(weights.ctypes.data, "weight")
+    sim.watch(word.ctypes.data, "handoff")
+    report = run_body(body, [weights, word], simulator=sim, block=128)
+    assert report.observations is not None
+    (cta,) = report.observations.ctas
+    assert cta.in_flight == 2 * 4 * 256
+    assert cta.busiest < cta.instructions < 2 * cta.busiest
+
+
+def test_what_follows_the_first_hand_off_is_not_in_flight() -> None:
+    sim = Simulator(threads=1, observe=True)
+    weights, word = np.zeros(256, np.uint32), np.zeros(1, np.uint32)
+    sim.watch(weights.ctypes.data, "weight")
+    sim.watch(word.ctypes.data, "handoff")
+    body = (
+        "\tv_mov_b32_e32 v2, 0\n\tglobal_load_dword v3, v2, s[6:7] sc1\n\ts_waitcnt vmcnt(0)\n"
+        "\tglobal_load_dword v3, v2, s[4:5]\n\ts_waitcnt vmcnt(0)\n"
+    )
+    report = run_body(body, [weights, word], simulator=sim)
+    assert report.observations is not None
+    assert report.observations.ctas[0].in_flight == 0

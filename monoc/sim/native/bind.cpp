@@ -87,7 +87,7 @@ nb::dict result_dict(const Result& r) {
   }
   for (const CtaCounts& c : r.counts) {
     nb::bytes raw(reinterpret_cast<const char*>(c.ops.data()), c.ops.size() * 4);
-    counts.append(nb::make_tuple(c.rank, c.cta, raw, c.bytes[0], c.bytes[1]));
+    counts.append(nb::make_tuple(c.rank, c.cta, raw, c.bytes[0], c.bytes[1], c.busiest, c.in_flight));
   }
   if (!r.observations.empty()) {
     size_t buffers = r.observations[0].buffers.size();
@@ -224,6 +224,12 @@ void bind_machine(nb::module_& m) {
       .def("add_buffer",
            [](Machine& machine, uint64_t base, uint64_t size, const std::string& name, int rank, bool written, bool output,
               bool read_only) { machine.map().add(base, size, name, rank, written, output, read_only); })
+      .def("set_role",
+           [](Machine& machine, uint64_t address, int role) {
+             int found = machine.map().find(address);
+             if (found >= 0) machine.map().at(found).role = uint8_t(role);
+             return found >= 0;
+           })
       .def("remove_buffer", [](Machine& machine, uint64_t base) { return machine.map().remove(base); })
       .def("mark_written", [](Machine& machine, uint64_t address, uint64_t size) { machine.map().mark_written(address, size); })
       .def("buffer_names",

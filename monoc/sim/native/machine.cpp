@@ -203,11 +203,13 @@ Result Machine::launch(std::vector<RankLaunch>& launches, const Options& options
   result.observations.resize(options.observe ? size_t(threads) : 0);
   std::vector<std::vector<uint32_t>> op_counts(options.observe ? cta_count : 0);
   std::vector<std::array<uint64_t, 2>> cta_bytes(options.observe ? cta_count : 0);
+  std::vector<Flight> flights(options.observe ? wave_count : 0);
   for (size_t i = 0; i < op_counts.size(); ++i) {
     op_counts[i].assign(ctas_[i].launch->program->ops.size(), 0);
     cta_bytes[i] = {0, 0};
     ctas_[i].op_counts = op_counts[i].data();
     ctas_[i].bytes = cta_bytes[i].data();
+    for (int k = 0; k < ctas_[i].waves; ++k) ctas_[i].wave[k].flight = &flights[size_t(ctas_[i].wave + k - waves_.data())];
   }
   // CTAs go to the threads in turn; each thread visits its own in an order the seed decides (0: as numbered).
   std::vector<std::vector<Cta*>> mine(static_cast<size_t>(threads));
@@ -252,6 +254,11 @@ Result Machine::launch(std::vector<RankLaunch>& launches, const Options& options
     counts.ops = std::move(op_counts[i]);
     counts.bytes[0] = cta_bytes[i][0];
     counts.bytes[1] = cta_bytes[i][1];
+    for (int k = 0; k < ctas_[i].waves; ++k) {
+      const Flight& flight = *ctas_[i].wave[k].flight;
+      counts.busiest = std::max(counts.busiest, flight.work);
+      counts.in_flight += std::max(flight.peak, flight.open ? flight.bytes : 0);
+    }
     result.counts.push_back(std::move(counts));
   }
   for (Wave& w : waves_) {

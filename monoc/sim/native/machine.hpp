@@ -62,6 +62,7 @@ struct CtaCounts {
   int rank = 0, cta = 0;
   std::vector<uint32_t> ops;
   uint64_t bytes[2] = {0, 0};
+  uint64_t busiest = 0, in_flight = 0;  // see Flight
 };
 
 struct Result {

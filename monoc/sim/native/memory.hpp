@@ -10,6 +10,9 @@
 
 namespace monoc::sim {
 
+// What observers take a buffer for.
+inline constexpr uint8_t kRoleNone = 0, kRoleWeight = 1, kRoleHandoff = 2;
+
 // Written bits: one byte for each dword, bits 0..3 for its bytes, so that a dword store is one plain byte store and
 // only sub-dword stores need an atomic or.
 struct Buffer {
@@ -19,6 +22,7 @@ struct Buffer {
   bool output = false, read_only = false;
   std::atomic<uint8_t*> written{nullptr};  // null: all written
   uint32_t id = 0;
+  uint8_t role = kRoleNone;  // observers: see Flight
 
   [[gnu::always_inline]] uint64_t end() const { return base + size; }
   ~Buffer() { delete[] written.load(); }

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <vector>
 
 #include "memory.hpp"
 #include "op.hpp"
@@ -29,6 +30,21 @@ struct Poison {
 };
 
 struct Cta;
+
+// Observers: what a wave requested and did not wait for yet, until it first waits for another CTA's work. Memory
+// accesses count down in issue order (`s_waitcnt vmcnt`), so `issued` is a queue.
+struct Flight {
+  struct Access {
+    uint32_t bytes = 0;     // from weights
+    bool handoff = false;   // a device- or system-scope load of hand-off memory
+  };
+  std::vector<Access> issued;
+  size_t first = 0;  // oldest one not waited for
+  Access pending;    // of the instruction that runs
+  uint64_t bytes = 0, peak = 0;
+  uint64_t work = 0;  // instructions outside poll loops
+  bool open = true;   // no hand-off waited for yet
+};
 
 struct ThreadContext {
   Machine* machine = nullptr;
@@ -70,6 +86,7 @@ struct alignas(64) Wave {
   uint64_t cycle_hash = 0, cycle_changes = ~0ull;
   uint32_t cycle_age = 0, cycle_limit = 1;
   bool cycling = false;
+  Flight* flight = nullptr;           // observers
   uint8_t* scratch_mem = nullptr;     // [64 lanes][scratch bytes of a lane]
   uint8_t* scratch_poison = nullptr;  // a byte a dword of it, made when a poisoned value is spilled
   alignas(64) uint32_t sgpr[128] = {};
@@ -95,6 +112,7 @@ struct Cta {
   uint64_t* bytes = nullptr;      // observers: loaded, stored
   uint32_t idle = 0, skip = 0;    // fruitless visits, and how many to leave out
   bool started = false, done = false;
+  bool handed = false;            // observers: a wave of it has waited for a hand-off
   bool quiet = false;             // its last visit changed no memory
   int launch_index = 0;
   const struct RankLaunch* launch = nullptr;

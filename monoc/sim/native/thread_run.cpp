@@ -17,6 +17,50 @@ constexpr int kCtaRounds = 24;
 // Visits without any change anywhere before register states are compared.
 constexpr int kQuietRounds = 3;
 
+// A wave at a wait: what it has in flight counts; behind a hand-off nothing more does.
+void observe_wait(Flight& flight, bool handoff) {
+  if (!flight.open) return;
+  flight.peak = std::max(flight.peak, flight.bytes);
+  flight.open = !handoff;
+}
+
+void observe_step(Wave& w, const Op& op) {
+  Flight& flight = *w.flight;
+  flight.work += !(op.flags & kPoll);
+  if (!flight.open) return;
+  switch (op.cls) {
+    case OpClass::load:
+    case OpClass::store:
+    case OpClass::atomic:
+    case OpClass::scratch:
+      flight.issued.push_back(flight.pending);
+      flight.bytes += flight.pending.bytes;
+      break;
+    case OpClass::wait: {
+      size_t left = size_t(op.imm), end = flight.issued.size();
+      if (flight.first + left >= end) break;
+      bool handoff = false;
+      uint64_t held = flight.bytes;
+      for (; flight.first + left < end; ++flight.first) {
+        flight.bytes -= flight.issued[flight.first].bytes;
+        handoff = handoff || flight.issued[flight.first].handoff;
+      }
+      std::swap(held, flight.bytes);
+      observe_wait(flight, handoff);
+      flight.bytes = held;
+      w.cta->handed = w.cta->handed || handoff;
+      break;
+    }
+    case OpClass::sleep:
+      observe_wait(flight, true);
+      w.cta->handed = true;
+      break;
+    default:
+      break;
+  }
+  flight.pending = {};
+}
+
 template <bool Count, bool Track>
 void interpret(Wave& w, uint64_t budget) {
   uint32_t* counts = w.cta->op_counts;
@@ -29,7 +73,10 @@ void interpret(Wave& w, uint64_t budget) {
     }
     op->fn(w, *op);
     ++n;
-    if constexpr (Count) ++counts[op->index];
+    if constexpr (Count) {
+      ++counts[op->index];
+      observe_step(w, *op);
+    }
     ++w.clock;
   } while (w.stop == Stop::none && n < budget);
   w.tc->executed += n;
@@ -70,6 +117,10 @@ void observe_bytes(Wave& w, const Buffer& buffer, const Op& op, bool store, uint
   o.buffers[size_t(index)][size_t(policy)][store] += bytes;
   o.op_bytes[size_t(w.cta->launch_index)][op.index] += bytes;
   w.cta->bytes[store] += bytes;
+  if (store) return;
+  Flight::Access& access = w.flight->pending;
+  if (buffer.role == kRoleWeight) access.bytes += uint32_t(bytes);
+  if (buffer.role == kRoleHandoff && op.mem.policy & 16) access.handoff = true;
 }
 
 uint32_t scratch_bytes(const Wave& w) { return w.program->entry.scratch_bytes; }
@@ -121,6 +172,8 @@ void ThreadRun::run_wave(Wave& w) {
 
 void ThreadRun::release_barrier(Cta& cta) {
   if (cta.live == 0 || cta.at_barrier < cta.live) return;
+  if (cta.op_counts)
+    for (int i = 0; i < cta.waves; ++i) observe_wait(*cta.wave[i].flight, cta.handed);
   for (int i = 0; i < cta.waves; ++i)
     if (cta.wave[i].status == Status::barrier) cta.wave[i].status = Status::running;
   cta.at_barrier = 0;
