@@ -14,7 +14,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Check", "HandEditedError", "Header", "check_package", "finish", "format_source", "write_package"]
+__all__ = [
+    "Check",
+    "FormatError",
+    "HandEditedError",
+    "Header",
+    "check_package",
+    "finish",
+    "format_sources",
+    "write_package",
+]
 
 _BODY_HASH = re.compile(r"^# body sha256 ([0-9a-f]{16})$", re.MULTILINE)
 
@@ -66,26 +75,37 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def format_source(source: str, name: str) -> str:
-    """``source`` as the pinned ruff formats it (imports sorted), under a configuration of its own.
+class FormatError(Exception):
+    """ruff refuses a generated text: it is not Python."""
 
-    Raises :class:`subprocess.CalledProcessError` with ruff's message if it is not Python.
+
+def format_sources(sources: Mapping[str, str]) -> dict[str, str]:
+    """File name -> text as the pinned ruff formats it (imports sorted, unused ones dropped), under its own defaults.
+
+    Raises :class:`FormatError` with ruff's message if one of them is not Python.
     """
     ruff = Path(sys.executable).parent / "ruff"
     program = str(ruff) if ruff.exists() else "ruff"
-    common = ["--isolated", "--quiet", "--line-length", "110", "--target-version", "py311", "--stdin-filename", name]
-    for command in ([program, "check", *common, "--select", "I,F401", "--fix-only"], [program, "format", *common]):
-        done = subprocess.run([*command, "-"], input=source, capture_output=True, text=True, check=False)
+    common = ["--isolated", "--no-cache", "--line-length", "110", "--target-version", "py311", "."]
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in sources.items():
+            (Path(folder) / name).write_text(text)
+        # fixes may leave what cannot be fixed: only the formatter says whether all of it is Python
+        subprocess.run(
+            [program, "check", "--select", "I,F401", "--fix-only", *common],
+            cwd=folder,
+            capture_output=True,
+            check=False,
+        )
+        done = subprocess.run([program, "format", *common], cwd=folder, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise subprocess.CalledProcessError(done.returncode, command, done.stdout, f"{name}: {done.stderr}")
-        source = done.stdout
-    return source
+            raise FormatError(done.stderr.strip())
+        return {name: (Path(folder) / name).read_text() for name in sources}
 
 
-def finish(source: str, name: str, header: Header) -> str:
-    """The file's final text: formatted and headed."""
-    body = format_source(source, name)
-    return header.text(body) + body
+def finish(sources: Mapping[str, str], header: Header) -> dict[str, str]:
+    """The files' final texts: formatted and headed. Raises :class:`FormatError`."""
+    return {name: header.text(body) + body for name, body in format_sources(sources).items()}
 
 
 def _is_ours(text: str) -> bool:

@@ -67,4 +67,4 @@ def emit_package(program: Program, schedule: Schedule) -> dict[str, str]:
     }
     if program.docking is not None:
         sources["mono_decode.py"] = emit_docking(program)
-    return {name: finish(text, name, header) for name, text in sorted(sources.items())}
+    return finish(dict(sorted(sources.items())), header)
