@@ -249,7 +249,7 @@ class MxGemv(Frozen):
         return [MxOperand([*got[i], *got[i + 1]], got[i + 2][0]) for i in range(0, len(got), 3)]
 
     def rows_lds(self, cta: Any, x: Any, count: int) -> list[MxOperand]:
-        """LDS rows 0 .. ``count`` (up to 16) of the window that :func:`~monoc.device.quantise.put_mx` wrote."""
+        """LDS rows 0 .. ``count`` (up to 16) of the window that ``put_mx`` wrote."""
         row = fx.min(cta.lane & 15, count - 1) * lds_row_words(self.window)
         out = []
         for low, high, block in self._steps(cta):
