@@ -82,7 +82,7 @@ def encode_records(x: Tensor, rope: int) -> tuple[Tensor, Tensor]:
 
     Codes: q = max(amax, 1e-4) / 448 of every 64 columns, the smallest power of two >= q; pad codes are not written (0)."""
     nope = x.shape[1] - rope
-    groups = x[:, :nope].reshape(x.shape[0], -1, KV_GROUP)
+    groups = x[:, :nope].reshape(x.shape[0], nope // KV_GROUP, KV_GROUP)
     floor = torch.tensor(1e-4, dtype=torch.float32)
     code = smallest_power(torch.maximum(groups.abs().amax(dim=-1), floor) / E4M3_MAX)
     values = _scaled_e4m3(groups, code[..., None]).reshape(x.shape[0], nope)

@@ -125,7 +125,9 @@ class _Run:
         if decl.sharding.kind is ShardingKind.REPLICATED:
             rank = 0
         if decl.role is Role.CACHE:
-            return self.trace.caches.setdefault(name, _copy(self.given[0][name]))
+            if name not in self.trace.caches:
+                self.trace.caches[name] = _copy(self.given[0][name])
+            return self.trace.caches[name]
         key = (name, rank, arithmetic.exact)
         if key not in self.inputs or name in self.written:
             self.inputs[key] = self._input(decl, rank, arithmetic)

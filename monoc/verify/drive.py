@@ -19,7 +19,8 @@ from monoc.sim.host.engine import LaunchReport, SimulatorEngine
 from monoc.spec.buildexpr import BuildValue
 from monoc.spec.program import Build, Entry, Program, Role, WeightClass
 from monoc.verify.cells import Cell
-from monoc.verify.inputs.step import StepInputs
+from monoc.verify.inputs.cases import CASES
+from monoc.verify.inputs.step import POISON, StepInputs
 from monoc.verify.inputs.weights import Weights
 
 __all__ = ["Driver", "Snapshot", "Step", "StepResult"]
@@ -125,6 +126,11 @@ class Driver:
         options = {o.name: steps[0].build[o.sets] for o in self.program.runner.options}
         runner = self.runner_class(cell.tp, rank, host.group, "cuda", barriers=cell.barriers, **options)
         watch.runners[rank] = runner
+        case = CASES[cell.case]
+        if case.epoch:
+            runner.epoch[0] = case.epoch % self.package.plan.EPOCHS
+        if case.poison:
+            self._poison(runner, host, cell, watch)
         env = self.program.environment(steps[0].build)
         here = {n: t for n, t in weights.tensors[rank].items() if n not in self._missing(env)}
         loaded = self._weights(here, steps[0].build)
@@ -139,6 +145,16 @@ class Driver:
             for name, out in zip(entry.outputs, outs, strict=True):
                 watch.results[k].outputs[rank][name] = _plain(out)
         runner.close()
+
+    def _poison(self, runner: Any, host: SimulatedHost, cell: Cell, watch: _Watch) -> None:
+        """NaN bytes in scratch and peer memory: no tag is ever 0xffffffff."""
+        for width in set(cell.widths):
+            runner.scratch(width, **watch.variant).fill_(POISON)
+        size = self.package.plan.peer_bytes(cell.tp)
+        if size:
+            peer = host.memory.view(runner.peer.local, size)
+            peer.fill_(POISON)
+            host.memory.mark_written(peer)
 
     def _arguments(self, method: Any, entry: Entry, step: Step, given: dict[str, Tensor]) -> dict[str, Any]:
         found: dict[str, Any] = {}

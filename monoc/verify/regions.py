@@ -318,9 +318,21 @@ def _ranks(memory: LaunchMemory, region: str, value: str, _: Mapping[str, Seen])
     if memory.program.tensor.get(part) is not None:
         return []  # an input
     copies = _each(memory, lambda r: memory.bf16s(region, r).reshape(ranks, *shape))
+    if memory.plan.LAUNCHES[memory.launch.name].regions(memory.b)[region].form == "two_hop":
+        # each rank's copy has the columns it owns
+        share = shape[-1] // ranks
+        owned = [c[..., r * share : (r + 1) * share] for r, c in enumerate(copies)]
+        return [Seen(part, tuple(torch.cat(owned, dim=-1)), region)]
     if any(not torch.equal(c.view(torch.int32), copies[0].view(torch.int32)) for c in copies):
         raise LookupError(f"region {region}: the ranks' copies differ")
     return [Seen(part, tuple(copies[0]), region)]
+
+
+def _sums(memory: LaunchMemory, region: str, value: str, found: Mapping[str, Seen]) -> list[Seen]:
+    """The sum over the ranks, in builds of two hops."""
+    if not memory.words(region, 0).numel():
+        return []
+    return _rows(memory, region, value, found)
 
 
 _READERS: Mapping[str, Callable[[LaunchMemory, str, str, Mapping[str, Seen]], list[Seen]]] = {
@@ -336,4 +348,5 @@ _READERS: Mapping[str, Callable[[LaunchMemory, str, str, Mapping[str, Seen]], li
     "ranks": _ranks,
     "streams": _rows,
     "gates": _gates,
+    "sums": _sums,
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -15,7 +15,8 @@ from monoc.spec.program import Entry, OpStatement, Program, Role, ShardingKind
 from monoc.verify.cells import Cell
 from monoc.verify.compare import Difference, Nearness, compare
 from monoc.verify.drive import Driver, Step, StepResult
-from monoc.verify.inputs.step import Contexts, make_step
+from monoc.verify.inputs.cases import CASES
+from monoc.verify.inputs.step import make_step
 from monoc.verify.inputs.weights import Weights
 from monoc.verify.regions import LaunchMemory, Seen, read_regions
 from monoc.verify.stages import Finding, StageCheck
@@ -23,7 +24,9 @@ from monoc.verify.stages import Finding, StageCheck
 __all__ = ["CellResult", "StepFindings", "Verifier"]
 
 Tensor = torch.Tensor
-END_TO_END = Nearness(bits=False, share=1.0, rtol=float("inf"), relative=0.1)
+# fp8 noise grows on its way: a last bit of attention moves an e4m3 code by 6 %, and that another. Only what no noise
+# explains is an error here; the stages are held on their own inputs.
+END_TO_END = Nearness(bits=False, share=1.0, rtol=float("inf"), relative=0.25)
 
 
 @dataclass
@@ -55,6 +58,7 @@ class CellResult:
     cell: Cell
     steps: list[StepFindings] = field(default_factory=list)
     error: str = ""
+    unlike: list[str] = field(default_factory=list)  # what had other bits under another schedule
     simulated: float = 0.0
     seconds: float = 0.0
     instructions: int = 0
@@ -63,7 +67,7 @@ class CellResult:
     @property
     def good(self) -> bool:
         """No error, and every step good."""
-        return not self.error and all(s.good for s in self.steps)
+        return not self.error and not self.unlike and all(s.good for s in self.steps)
 
 
 class Verifier:
@@ -73,16 +77,19 @@ class Verifier:
         self.driver, self.program = driver, driver.program
         self._weights: tuple[tuple[object, ...], Weights] | None = None
 
-    def run(self, cell: Cell, contexts: Contexts | None = None) -> CellResult:
-        """One cell."""
+    def run(self, cell: Cell, orders: int = 1) -> CellResult:
+        """One cell; its steps again under ``orders`` - 1 other schedules, which must leave the same bits."""
         start = time.monotonic()
         result = CellResult(cell)
         entry = next(e for e in self.program.entries if e.name == cell.kind.entry)
-        steps, weights = self._steps(cell, entry, contexts or Contexts())
+        steps, weights = self._steps(cell, entry)
         try:
             begin = time.monotonic()
             result.raw = self.driver.run(cell, weights, steps)
             result.simulated = time.monotonic() - begin
+            for order in range(1, orders):
+                again = self.driver.run(replace(cell, order=order), weights, steps)
+                result.unlike += [f"order {order}: {n}" for n in _unlike(result.raw, again)]
         except (SimulatorError, AssertionError, RuntimeError) as error:
             result.error = f"{type(error).__name__}: {error}"
             return result
@@ -91,20 +98,23 @@ class Verifier:
         result.seconds = time.monotonic() - start
         return result
 
-    def _steps(self, cell: Cell, entry: Entry, contexts: Contexts) -> tuple[list[Step], Weights]:
+    def _steps(self, cell: Cell, entry: Entry) -> tuple[list[Step], Weights]:
+        case = CASES[cell.case]
         steps = []
         for k, width in enumerate(cell.widths):
             build = cell.kind.build(self.program, width, cell.tp)
             if build is None:
                 raise LookupError(f"{cell.name}: the spec has no build of {width} rows")
             env = self.program.environment(build)
-            inputs = make_step(self.program, entry, env, cell.tp, 1000 * cell.seed + k, contexts)
+            inputs = make_step(self.program, entry, env, cell.tp, 1000 * cell.seed + k, case.contexts(width))
+            case.step(self.program, entry, inputs)
             steps.append(Step(build, inputs))
         env = self.program.environment(steps[0].build)
         sizes = tuple(v for n, v in env.items() if n != "tokens")
-        key = (cell.tp, cell.seed, sizes)
+        key = (cell.tp, cell.seed, sizes, case.weights)
         if self._weights is None or self._weights[0] != key:
             self._weights = (key, Weights(self.program, env, cell.tp, cell.seed))
+            case.weights(self.program, self._weights[1])
         weights = self._weights[1]
         for step in steps:
             self._materialise(entry, step, weights)
@@ -185,6 +195,26 @@ class Verifier:
             if self.program.tensor[n].role is Role.CACHE
         }
         return seen, caches
+
+
+def _unlike(first: list[StepResult], again: list[StepResult]) -> list[str]:
+    """Outputs and caches with other bits."""
+    found = []
+    for k, (a, b) in enumerate(zip(first, again, strict=True)):
+        for rank, outputs in enumerate(a.outputs):
+            for name, value in outputs.items():
+                if not torch.equal(_bits(value), _bits(b.outputs[rank][name])):
+                    found.append(f"step {k} rank {rank} {name}")
+        for shot, other in zip(a.snapshots, b.snapshots, strict=True):
+            for rank, caches in enumerate(shot.caches):
+                found += [
+                    f"step {k} rank {rank} {n}" for n, c in caches.items() if not torch.equal(c, other.caches[rank][n])
+                ]
+    return found
+
+
+def _bits(value: Tensor) -> Tensor:
+    return value.contiguous().view(torch.int16 if value.dtype is torch.bfloat16 else torch.int32)
 
 
 def _same_routes(entry: Entry, seen: Mapping[str, Seen], whole: Trace) -> Tensor | None:

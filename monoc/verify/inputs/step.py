@@ -21,7 +21,7 @@ from monoc.spec.program import Entry, Program, Role, ShardingKind, TensorDecl
 from monoc.verify.inputs.roles import Roles, op_statements
 from monoc.verify.inputs.weights import POSITIONS
 
-__all__ = ["Contexts", "StepInputs", "make_step"]
+__all__ = ["POISON", "Contexts", "StepInputs", "make_step"]
 
 Tensor = torch.Tensor
 BLOCK = 64  # records a cache block
@@ -40,6 +40,7 @@ class Contexts:
     padded: tuple[int, ...] = ()
     no_picks: bool = False
     missing: float = 0.1
+    window: int | None = None
     narrow: int = 7
 
 
@@ -125,7 +126,9 @@ class _Keys:
         given[window_cache] = self._cache(window_cache, roles, used, -(-WINDOW_SLOTS * tokens // BLOCK))
         requests = max(1, (tokens + 1) // 2)
         owners = self.rng.integers(0, requests, self.rows).astype(np.int32)
-        given[roles.one("key_table", "requests")] = torch.from_numpy(owners)
+        owners_given = owners.copy()
+        owners_given[list(self.contexts.padded)] = GARBAGE
+        given[roles.one("key_table", "requests")] = torch.from_numpy(owners_given)
         if picks is not None and self.program.tensor[picks].guard.evaluate(self.env):
             ratio = int(_ratio(self.program, self.entry).evaluate(self.env))
             width = _axis(self.program, picks, self.env)
@@ -165,6 +168,7 @@ class _Keys:
         old = self.pool[self.tokens :]
         for t in range(self.tokens):
             count = int(self.rng.integers(1, width + 1)) if t % 2 else width
+            count = min(count, self.contexts.window or width)
             keys = self.rng.choice(old, count, replace=False)
             if slots[t] >= 0:
                 keys[-1] = slots[t]
@@ -188,7 +192,7 @@ class _Keys:
             keys[self.rng.random(count) < self.contexts.missing] = -1
             if self.contexts.no_picks:
                 keys[:] = -1
-            picks[t, :count] = keys
+            picks[t, :count] = GARBAGE if t in self.contexts.padded else keys
             there = keys[keys >= 0].astype(np.int64)
             used.append(table[owners[t], there // BLOCK].astype(np.int64) * BLOCK + there % BLOCK)
         return torch.from_numpy(picks), torch.from_numpy(table), np.unique(np.concatenate(used)), blocks

@@ -1,0 +1,131 @@
+"""Hard inputs, by name: what layers meet in service and what kernels get wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+
+from monoc.spec.program import Entry, Program
+from monoc.verify.inputs.roles import Roles
+from monoc.verify.inputs.step import Contexts, StepInputs
+from monoc.verify.inputs.weights import Weights
+
+__all__ = ["CASES", "Case"]
+
+Tensor = torch.Tensor
+
+
+def _keep_weights(program: Program, weights: Weights) -> None:
+    del program, weights
+
+
+def _keep_step(program: Program, entry: Entry, step: StepInputs) -> None:
+    del program, entry, step
+
+
+@dataclass(frozen=True)
+class Case:
+    """``contexts(tokens)``: how the tokens lie; ``weights`` and ``step`` change what was drawn, in place; ``epoch``: the
+    step number the runners start at (negative: so many before it starts over); ``poison``: scratch and peer memory hold
+    NaN bytes at first."""
+
+    about: str
+    contexts: Callable[[int], Contexts] = lambda tokens: Contexts()
+    weights: Callable[[Program, Weights], None] = _keep_weights
+    step: Callable[[Program, Entry, StepInputs], None] = _keep_step
+    epoch: int = 0
+    poison: bool = False
+
+
+def _rows(entry: Entry, program: Program, step: StepInputs, change: Callable[[Tensor], None]) -> None:
+    """Changes bf16 inputs, which the ranks may share."""
+    seen: set[int] = set()
+    for tensors in step.tensors:
+        for name in entry.arguments:
+            tensor = tensors.get(name)
+            if tensor is not None and tensor.dtype is torch.bfloat16 and id(tensor) not in seen:
+                seen.add(id(tensor))
+                change(tensor)
+
+
+def _zero_rows(program: Program, entry: Entry, step: StepInputs) -> None:
+    def change(tensor: Tensor) -> None:
+        tensor[::2] = 0
+
+    _rows(entry, program, step, change)
+
+
+def _saturated(program: Program, entry: Entry, step: StepInputs) -> None:
+    """Every value of a group as large as its largest: all e4m3 bytes are 0x7e or 0xfe."""
+
+    def change(tensor: Tensor) -> None:
+        tensor[:] = torch.where(tensor < 0, -1.75, 1.75).to(tensor.dtype)
+
+    _rows(entry, program, step, change)
+
+
+def _far_apart(program: Program, entry: Entry, step: StepInputs) -> None:
+    """Rows of very different sizes, and within a row."""
+
+    def change(tensor: Tensor) -> None:
+        scale = torch.logspace(-18, 12, tensor.shape[-1], base=2.0)
+        tensor.mul_(scale[torch.randperm(len(scale), generator=torch.Generator().manual_seed(1))].to(tensor.dtype))
+
+    _rows(entry, program, step, change)
+
+
+def _each(weights: Weights, names: tuple[str, ...], change: Callable[[Tensor], None]) -> None:
+    done: set[int] = set()
+    for tensors in weights.tensors:
+        for name in names:
+            if id(tensors[name]) not in done:
+                done.add(id(tensors[name]))
+                change(tensors[name])
+
+
+def _same_experts(program: Program, weights: Weights) -> None:
+    def change(bias: Tensor) -> None:
+        bias[: len(bias) // 4] += 100
+
+    _each(weights, Roles.of(program).tensors("route", "bias"), change)
+
+
+def _ties(program: Program, weights: Weights) -> None:
+    roles = Roles.of(program)
+
+    def equal(tensor: Tensor) -> None:
+        tensor[:] = tensor[0].clone()
+
+    routers = tuple(n for n in roles.tensors("linear", "w") if program.tensor[n].scale is None)
+    _each(weights, roles.tensors("route", "bias") + routers, equal)
+
+
+def _sinks(program: Program, weights: Weights) -> None:
+    def change(sink: Tensor) -> None:
+        values = torch.tensor([-torch.inf, -1e4, 1e4, 0.0, 88.0, -88.0, 3e38, -3e38])
+        sink[:] = values.repeat(-(-len(sink) // len(values)))[: len(sink)]
+
+    _each(weights, Roles.of(program).tensors("attend", "sink"), change)
+
+
+CASES: Mapping[str, Case] = {
+    "usual": Case("contexts of every length, some selected keys -1, poison wherever a kernel must not look"),
+    "padded": Case(
+        "rows of slot -1, their tables garbage", lambda tokens: Contexts(padded=tuple(range(tokens > 1, tokens, 2)))
+    ),
+    "all-padded": Case("a step of nothing but padded rows", lambda tokens: Contexts(padded=tuple(range(tokens)))),
+    "short": Case(
+        "contexts shorter than window and top-k", lambda tokens: Contexts(positions=(0, 1, 2, 5, 17, 30), window=9)
+    ),
+    "no-picks": Case("every selected key is -1", lambda tokens: Contexts(no_picks=True)),
+    "zero-rows": Case("every second row is zero", step=_zero_rows),
+    "saturated": Case("rows whose every fp8 value is the largest", step=_saturated),
+    "far-apart": Case("rows whose values span thirty powers of two", step=_far_apart),
+    "same-experts": Case("all tokens pick from the same few experts", weights=_same_experts),
+    "ties": Case("every expert scores the same", weights=_ties),
+    "sinks": Case("extreme sinks", weights=_sinks),
+    "wrap": Case("the epoch is about to start over", epoch=-2),
+    "poison": Case("scratch and peer memory full of NaN at first", poison=True),
+}
