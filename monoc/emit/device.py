@@ -26,7 +26,7 @@ class _Definition:
     name: str
     module: str
     text: str
-    code: str  # without comments and layout
+    node: ast.stmt
     uses: frozenset[str]
     order: tuple[int, int]  # module, line
 
@@ -102,15 +102,14 @@ class DeviceLibrary:
             for name in _bound(node):
                 if name == "__all__":
                     continue
-                code = ast.unparse(node)
                 if name in self._definitions:
-                    if code == self._definitions[name].code:
+                    if ast.unparse(node) == ast.unparse(self._definitions[name].node):
                         continue  # one private constant, needed in two modules
                     other = self._definitions[name].module
                     raise LibraryError(f"device library: {name} is defined differently in {other}.py and {module}.py")
                 text = _segment(source, node)
                 self._definitions[name] = _Definition(
-                    name, module, text, code, _names(node) - {name}, (position, node.lineno)
+                    name, module, text, node, _names(node) - {name}, (position, node.lineno)
                 )
 
     def _read_import(self, node: ast.Import | ast.ImportFrom) -> None:
