@@ -1,4 +1,4 @@
-"""One runner - the emitted one or the hand-written one - on the simulator: counts, resources, outputs of each launch."""
+"""One runner, emitted or hand-written, on the simulator: counts, resources and outputs of each launch."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -101,9 +101,9 @@ def run_side(
     *,
     debug: bool = False,
 ) -> Side:
-    """One step of ``launch`` ("layer": K1 and K2; "ffn") of the runner in the module ``load`` imports; both have the same
-    class names, methods and arguments. It is imported inside the simulation: what the hand-written one is made of
-    depends on the GPU it finds."""
+    """One step of ``launch`` ("layer": K1 and K2; "ffn") of the runner in the module ``load`` imports; both runners
+    have the same class names, methods and arguments. It is imported inside the simulation: what the hand-written
+    one is made of depends on the GPU it finds."""
     simulator = Simulator("gfx950", ranks=shapes.tp, observe=True)
     engine = _Recording(simulator)
     names = set(CACHES)

@@ -35,9 +35,9 @@ class BufferTraffic:
 class CtaCount:
     """One CTA's wave-instructions, poll loops apart, and bytes.
 
-    `busiest`: instructions of its busiest wave, poll loops apart. `in_flight`: bytes of weights (`Simulator.watch`) its waves
-    had requested and not yet waited for, each wave at its fullest wait up to the first one for another CTA's work:
-    a `vmcnt` that a load of hand-off memory keeps up, a sleep, or a barrier at which another wave has waited so.
+    `busiest`: instructions of its busiest wave, poll loops apart. `in_flight`: bytes of weights (`Simulator.watch`)
+    its waves had requested and not yet waited for, each wave at its fullest wait up to the first one for another CTA's
+    work: a `vmcnt` that a load of hand-off memory keeps up, a sleep, or a barrier at which another wave has waited so.
     """
 
     rank: int

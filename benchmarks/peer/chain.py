@@ -1,0 +1,44 @@
+"""The hand-written launches' longest hand-off chains, read off their stages by hand.
+
+Counted as `monoc plan` counts ours: a tagged pair 1, words behind a flag 2, a push to every rank 2, a launch boundary
+or LDS 0. They do not depend on the step width: each hand-off has one form. A hop is (form, who hands on, who waits).
+"""
+
+from collections.abc import Mapping
+
+__all__ = ["HOPS", "chain_length"]
+
+COSTS = {"pair": 1, "flag": 2, "peer": 2}
+
+_SEAM = [("pair", "slice", "norm")]
+# Router and quantisation both wait for the norm's flag; the quantised rows reach the experts behind a flag of their
+# own, the logits and then the routes as pairs: four either way. The shared expert's way to down is one shorter.
+_MOE = [
+    ("flag", "norm", "router"),
+    ("pair", "router", "route"),
+    ("pair", "route", "expert up"),
+    ("flag", "expert up", "expert down"),
+    ("peer", "expert down", "reduce"),
+]
+HOPS: Mapping[str, list[tuple[str, str, str]]] = {
+    "k1": [
+        *_SEAM,
+        ("flag", "norm", "wqkv"),
+        ("pair", "wqkv", "norms of its halves"),
+        ("flag", "norms of its halves", "wq_b"),
+    ],
+    "k2": [
+        ("flag", "split", "combine"),
+        ("flag", "combine", "wo_a"),
+        ("flag", "wo_a", "wo_b"),
+        ("peer", "wo_b", "slice"),
+        *_SEAM,
+        *_MOE,
+    ],
+    "ffn": [("peer", "push", "slice"), *_SEAM, *_MOE],
+}
+
+
+def chain_length(launch: str) -> int:
+    """Round trips on the longest chain of `launch` (k1, k2, ffn)."""
+    return sum(COSTS[form] for form, _, _ in HOPS[launch])
