@@ -105,7 +105,7 @@ class Host:
             "vllm._aiter_ops": {"rocm_aiter_ops": SimpleNamespace(is_linear_fp8_enabled=lambda: host.fp8_linears)},
             "vllm.model_executor.layers.fused_moe.oracle.mxfp4": {"Mxfp4MoeBackend": MoeBackend},
             "vllm.model_executor.layers.quantization.utils.fp8_utils": {
-                "get_fp8_block_weight_scale": lambda linear: linear.scale
+                "get_fp8_block_weight_scale": lambda linear: linear.block_scale
             },
             "vllm.model_executor.models.utils": {"extract_layer_index": lambda prefix: int(prefix.split(".")[1])},
             "vllm.models.deepseek_v4.sparse_mla": {"_C128A_TOPK_ALIGNMENT": 128},
@@ -145,7 +145,9 @@ class Host:
 
 def _linear(name: str, **more: Any) -> SimpleNamespace:
     codes = torch.arange(4, dtype=torch.uint8).view(2, 2)
-    return SimpleNamespace(weight=f"{name} weight", weight_scale=codes, scale=codes.float().mul(0).add(0.5), **more)
+    return SimpleNamespace(
+        weight=f"{name} weight", weight_scale=codes, block_scale=codes.float().mul(0).add(0.5), **more
+    )
 
 
 def _named(name: str) -> SimpleNamespace:
