@@ -11,7 +11,7 @@ from typing import Any
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
-from flydsl.expr import const_expr, gpu, range_constexpr, rocdl
+from flydsl.expr import gpu, range_constexpr, rocdl
 
 from monoc.device.frozen import Frozen
 from monoc.device.memory import DEVICE, PLAIN, SYSTEM, load, store
@@ -182,9 +182,12 @@ class PeerRegion(Frozen):
         for rank in range_constexpr(len(self.copies)):
             _store_pairs(self.copies[rank], index, words, self.tag, SYSTEM)
 
-    def put_to(self, rank: int, index: Any, words: list[Any]) -> None:
-        """One rank's copy only (a two-hop reduce's first hop)."""
-        _store_pairs(self.copies[rank], index, words, self.tag, SYSTEM)
+    def owned(self, rank: Any) -> PeerRegion:
+        """The region whose ``put`` stores to ``rank``'s copy alone (a two-hop reduce's first hop)."""
+        address = self.copies[0]
+        for other in range_constexpr(1, len(self.copies)):
+            address = (rank == other).select(self.copies[other], address)
+        return PeerRegion((address,), self.own, self.tag)
 
     def done(self, cta: Any, unit: Any) -> None:
         """Nothing: every word carries its own tag."""

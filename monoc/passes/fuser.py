@@ -12,8 +12,9 @@ from monoc.passes.layer import FusedStage, PassError
 from monoc.passes.names import PlanNames
 from monoc.passes.slots import SlotError, SlotMaker, identifier
 from monoc.schedule.formula import Formula, formula
-from monoc.schedule.model import TRUE, RegionRead, StageShape, Units
+from monoc.schedule.model import TRUE, ZERO, RegionRead, StageShape, Units
 from monoc.skeletons.base import SkeletonParams
+from monoc.skeletons.rank_reduce import TwoHop
 from monoc.spec.buildexpr import BuildExpr
 from monoc.spec.program import AttributeValue, MapStatement, OpStatement, ScalarFunction
 
@@ -21,9 +22,11 @@ __all__ = ["REGION_SUFFIXES", "Fuser", "Made", "NotReadyError", "slice_units"]
 
 
 # What a region's name says of the value it holds: MXFP8 rows by rule, one bf16 row, bf16 rows, partial sums, a key
-# table, chunks of attention, routes, rows a pick, every rank's part, residual streams, a token's gates.
+# table, chunks of attention, routes, rows a pick, every rank's part, residual streams, a token's gates,
+# sums over the ranks.
 REGION_SUFFIXES = (
     "mx_v", "mx_m", "row", "rows", "parts", "table", "chunks", "picks", "picked", "ranks", "streams", "gates",
+    "sums",
 )  # fmt: skip
 
 
@@ -188,6 +191,18 @@ class Fuser:
     def given_when(self, tensor: str | None) -> Formula:
         """In which builds the host gives ``tensor`` (an optional operand)."""
         return TRUE if tensor is None else self.names.guard(self.names.program.tensor[tensor].guard)
+
+    @property
+    def two_hop(self) -> Formula:
+        """In which builds all-reduces go through the columns' owners."""
+        guard = self.names.program.schedule.two_hop
+        return ZERO if guard is None else self.names.guard(guard)
+
+    def second_hop(self, value: str, slices: str, columns: str) -> TwoHop | None:
+        """The second hop of ``value``, a sum over ranks."""
+        if self.two_hop == ZERO:
+            return None
+        return TwoHop(self.hold(value, "sums", slices, columns), "rank", self.two_hop)
 
     # ------------------------------------------------------------------ dimensions and slots
 

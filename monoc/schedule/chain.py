@@ -1,7 +1,7 @@
 """The critical chain of a launch: the longest run of hand-offs from its first task to its last.
 
-Counted in units of a device-scope round trip: a pair 1, a flag 2, a grid barrier 3, a push to all ranks 2, a two-hop
-exchange 4. At small step widths a layer's time is this chain's.
+Counted in units of a device-scope round trip: a pair 1, a flag 2, a grid barrier 3, a push to all ranks or to an owner
+2 (a two-hop exchange is one of each). At small step widths a layer's time is this chain's.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from monoc.schedule.tables import LaunchTable
 
 __all__ = ["COSTS", "Chain", "critical_chain"]
 
-COSTS: Mapping[str, int] = {"pair": 1, "flag": 2, "barrier": 3, "peer": 2, "two_hop": 4}
+COSTS: Mapping[str, int] = {"pair": 1, "flag": 2, "barrier": 3, "peer": 2, "two_hop": 2}
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from monoc.schedule.formula import formula
-from monoc.schedule.model import TRUE, Form, FormRule, RegionWrite
+from monoc.schedule.model import TRUE, ZERO, Form, FormRule, RegionWrite
 from monoc.target.model import HandOffCosts
 
 __all__ = ["BARRIERS", "Traffic", "choose_form"]
@@ -59,7 +59,9 @@ def choose_form(
 ) -> tuple[FormRule, ...]:
     """The rules of a region: its all-barrier form first, then the cheapest of the forms its writer serves."""
     if write.default in (Form.PEER, Form.TWO_HOP):
-        return (FormRule(write.default, TRUE, "crosses ranks: tagged pairs stored into every rank's copy"),)
+        every = FormRule(write.default, TRUE, "crosses ranks: tagged pairs stored into every rank's copy")
+        owner = FormRule(Form.TWO_HOP, write.two_hop, "crosses ranks: tagged pairs stored into the owner rank's copy")
+        return (every,) if write.two_hop == ZERO else (owner, every)
     barrier = (
         (FormRule(Form.BARRIER, BARRIERS, "the all-barrier form of the launch"),) if Form.BARRIER in write.forms else ()
     )

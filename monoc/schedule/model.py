@@ -57,7 +57,7 @@ class Form(StrEnum):
     FLAG = "flag"  # plain words, then a tagged flag a unit
     BARRIER = "barrier"  # plain words, a grid barrier between the stages
     PEER = "peer"  # (word, tag) pairs stored to every rank's copy
-    TWO_HOP = "two_hop"  # (word, tag) pairs to the owner rank, which reduces and stores to every rank's copy
+    TWO_HOP = "two_hop"  # (word, tag) pairs to the column's owner rank's copy; a PEER region carries the sums back
     LDS = "lds"  # inside one CTA
     LAUNCH = "launch"  # plain words, the launch boundary publishes them
 
@@ -120,7 +120,8 @@ class RegionWrite:
     its units; ``task_units``: those task ``i`` announces, all of them by itself. ``default``: the form the
     scheduler starts from; ``forms``: those the skeleton can serve. ``step``: position inside the task; a
     task's reads at a smaller or equal step are waited for before the write. ``counted``: every unit exists
-    only as far as runtime counts say (expert tasks).
+    only as far as runtime counts say (expert tasks). ``two_hop``: the builds in which a PEER write goes to the
+    owner of its columns only.
     """
 
     region: str
@@ -133,6 +134,7 @@ class RegionWrite:
     step: int = 1
     counted: bool = False
     copies: Formula = ONE
+    two_hop: Formula = ZERO
 
 
 @dataclass(frozen=True)

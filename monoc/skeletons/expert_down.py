@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from monoc.expr.slot import Slot
-from monoc.schedule.formula import formula
-from monoc.schedule.model import Form, LdsMember, RegionRead, RegionWrite, Scope, StageShape, Units
+from monoc.schedule.formula import Formula, formula
+from monoc.schedule.model import ZERO, Form, LdsMember, RegionRead, RegionWrite, Scope, StageShape, Units
 from monoc.skeletons.base import TensorArg
 from monoc.skeletons.picks import max_tiles, pick_members
+from monoc.skeletons.rank_reduce import owner_text
 
 __all__ = ["ExpertDownParams"]
 
@@ -20,7 +21,7 @@ class ExpertDownParams:
     ``route``, ``mid``: as :class:`~monoc.skeletons.expert_up.ExpertUpParams` reads and writes them (``groups``: that
     stage's). ``weights``: e2m1x2 [experts, hidden, padded / 2], (16, 16)-shuffled; ``scales``: E8M0
     [experts * hidden, padded / 32 rounded up to 8] in ``shuffle_scale`` order. ``inter`` real columns, a multiple
-    of 32, are used. ``shared``: region of bf16 rows, ``hidden / 2`` words a token, a unit 16 columns of every token
+    of 32, are used. ``shared``: region of bf16 rows, ``hidden / 2`` words a token, a unit ``shared_columns`` of every token
     ("" for none). ``out``: region of bf16 rows [source rank][token][hidden / 2], a unit 16 columns of every token;
     ``rank``: a scalar argument.
 
@@ -29,6 +30,7 @@ class ExpertDownParams:
     experts ran on every CTA just before: both LDS structs begin with the same arrays.
     Knob: ``row_tiles`` (1 or 2: 16-row tiles a task; "": 2 as long as the registers suffice; a wave holds the weights
     of two tiles of picks, ``row_tiles`` * 20 + 3 registers each at 640 columns).
+    ``two_hop``: the builds in which only the columns' owner gets them (:class:`~monoc.skeletons.rank_reduce.TwoHop`).
     """
 
     stage: str
@@ -47,14 +49,21 @@ class ExpertDownParams:
     experts: str
     topk: str
     shared: str = ""
+    shared_columns: str = "16"
     groups: str = "1"
     row_tiles: str = ""
     copies: str = "1"
     kept: str = "False"
+    two_hop: Formula = ZERO
     tokens: str = "b.tokens"
     tp: str = "b.tp"
     threads: str = "THREADS"
     template: str = "expert_down"
+
+    @property
+    def owner(self) -> str:
+        """The rank that owns a task's columns on two hops."""
+        return owner_text(f"task * 16 * {self.row_tiles_text}", self.hidden, self.tp)
 
     def slots(self) -> tuple[Slot, ...]:
         return (self.weigh, self.add, self.join) if self.shared else (self.weigh, self.add)
@@ -66,6 +75,23 @@ class ExpertDownParams:
         tiles = max_tiles(self.tokens, self.topk, self.experts)
         fits = f"cdiv({self.inter}, 128) <= 6 or {tiles} <= {self.threads} // 64"
         return f"({self.row_tiles or f'2 if {fits} else 1'})"
+
+    @property
+    def shared_first(self) -> str:
+        """The first unit of ``shared`` that task ``task`` waits for."""
+        return self._units_of("task")
+
+    @property
+    def shared_count(self) -> str:
+        """How many units of ``shared`` a task waits for."""
+        return f"max(1, {self.row_tiles_text} * 16 // {self.shared_columns})"
+
+    @property
+    def _shared_units(self) -> Units:
+        return Units(formula(self._units_of("i"), task=True), formula(self.shared_count))
+
+    def _units_of(self, task: str) -> str:
+        return f"{task} * {self.row_tiles_text} * 16 // {self.shared_columns}"
 
     def arguments(self) -> tuple[TensorArg, ...]:
         return (
@@ -88,7 +114,7 @@ class ExpertDownParams:
             reads=(
                 RegionRead(self.route, Units(formula("0"), formula(self.tokens))),
                 RegionRead(self.mid, Units(formula("0"), formula(f"{tiles} * {parts}"))),
-                *((RegionRead(self.shared, columns),) if self.shared else ()),
+                *((RegionRead(self.shared, self._shared_units),) if self.shared else ()),
             ),
             writes=(
                 RegionWrite(
@@ -99,6 +125,7 @@ class ExpertDownParams:
                     scope=Scope.SYSTEM,
                     default=Form.PEER,
                     forms=(Form.PEER,),
+                    two_hop=self.two_hop,
                 ),
             ),
             weight_bytes=formula(

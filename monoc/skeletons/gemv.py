@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 from monoc.expr.slot import Slot
 from monoc.schedule.formula import Formula, formula
-from monoc.schedule.model import ONE, Form, LdsMember, RegionRead, RegionWrite, Scope, StageShape, Units
+from monoc.schedule.model import ONE, ZERO, Form, LdsMember, RegionRead, RegionWrite, Scope, StageShape, Units
 from monoc.skeletons.base import TensorArg
 from monoc.skeletons.mxrows import mx_row_words
+from monoc.skeletons.rank_reduce import owner_text
 
 __all__ = ["GemvParams", "MxOut", "Partials", "Push", "Rope", "Rows", "Source"]
 
@@ -85,12 +86,14 @@ class Push:
     [rank][token][rows / 2].
 
     ``rank``: this rank's number (a scalar argument); ``addend_units``: what a task waits for; unit i: task i's.
+    ``two_hop``: the builds in which only the columns' owner gets them (:class:`~monoc.skeletons.rank_reduce.TwoHop`).
     """
 
     region: str
     rank: str
     addend: str = ""
     addend_units: Units = _OWN
+    two_hop: Formula = ZERO
     kind: str = "push"
 
 
@@ -157,6 +160,11 @@ class GemvParams:
         """The arguments of ``<stage>_weights``, which requests a task's weights ahead of the stage."""
         return (self.weight, self.scale)
 
+    @property
+    def owner(self) -> str:
+        """The rank that owns a task's outputs on two hops."""
+        return owner_text("first", self.outputs, "b.tp")
+
     def slots(self) -> tuple[Slot, ...]:
         return (self.activation,) if self.activation else ()
 
@@ -211,6 +219,7 @@ class GemvParams:
                     scope=Scope.SYSTEM,
                     default=Form.PEER,
                     forms=(Form.PEER,),
+                    two_hop=out.two_hop,
                 )
         default = out.default if isinstance(out, Rows) else Form.FLAG if isinstance(out, MxOut) else Form.PAIR
         return RegionWrite(out.region, words=formula(words), units=tasks, task_units=unit, default=default)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from monoc.expr.slot import Slot
 from monoc.schedule.formula import Formula, formula
 from monoc.schedule.model import TRUE, LdsMember, RegionRead, RegionWrite, StageShape, Units
 from monoc.skeletons.base import TensorArg
 from monoc.skeletons.inputs import Operand, slot_call
+from monoc.skeletons.rank_reduce import TwoHop, owner_text
 
 __all__ = ["Coefficients", "RowSliceParams", "partial_words"]
 
@@ -50,6 +51,7 @@ class RowSliceParams:
     ``stream_index``. ``pending``: bf16 [tokens, hidden] in memory, or with ``pending_region`` the all-reduce region of
     :class:`~monoc.skeletons.rank_reduce.RankPushParams`, summed over ranks in order and rounded to bf16.
 
+    ``two_hop``: the builds in which each rank sums its own columns of ``pending_region`` and gets the others'.
     ``columns``: a multiple of 32, ``columns / vector`` a power of two up to 64; ``vector``: columns a thread (4 or 8).
     """
 
@@ -75,6 +77,7 @@ class RowSliceParams:
     stream_index: str = "s"
     settled_region: str = ""
     row_squares: str = ""
+    two_hop: TwoHop | None = None
     vector: str = "4"
     tokens: str = "b.tokens"
     tp: str = "b.tp"
@@ -87,6 +90,11 @@ class RowSliceParams:
     @property
     def part(self) -> str:
         return partial_words(self.mixes)
+
+    @property
+    def owner(self) -> str:
+        """The rank that owns a task's columns on two hops."""
+        return owner_text(f"task * {self.columns}", self.hidden, self.tp)
 
     def slots(self) -> tuple[Slot, ...]:
         return tuple(s for s in (self.fold, self.collapse) if s is not None)
@@ -124,11 +132,16 @@ class RowSliceParams:
             *(TensorArg(c.argument, "f32", (self.tokens, *c.extents)) for c in self.coefficients),
             TensorArg(self.weight, "f32", (self.mixes, f"{self.streams} * {self.hidden}")),
             TensorArg(self.settled, "bf16", stream_rows),
+            *(self.two_hop.arguments() if self.two_hop else ()),
         )
 
     def describe(self) -> StageShape:
         tasks, unit = formula(self.slices), Units(formula("i", task=True))
         reads = (RegionRead(self.pending_region, unit),) if self.pending_region else ()
+        sums: tuple[RegionWrite, ...] = ()
+        if self.two_hop:
+            reads = (*reads, self.two_hop.read())
+            sums = (self.two_hop.write(self.tokens, self.hidden, self.slices),)
         row = RegionWrite(
             self.row, words=formula(f"{self.tokens} * ({self.hidden} // 2)"), units=tasks, task_units=unit
         )
@@ -155,7 +168,10 @@ class RowSliceParams:
         return StageShape(
             tasks=tasks,
             lds=(LdsMember("slice", "i32", formula(f"{self.tokens} * ({stride})")),),
-            writes=(*(write for name, write in optional if name), partials),
+            writes=(
+                *sums,
+                *(replace(w, step=2) if sums else w for w in (*(write for name, write in optional if name), partials)),
+            ),
             reads=reads,
             weight_bytes=formula(f"4 * {self.mixes} * {self.streams} * {self.columns}"),
         )

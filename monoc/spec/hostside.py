@@ -225,8 +225,8 @@ def _aliases(node: YamlMap | None, reader: Reader) -> tuple[tuple[str, str], ...
 
 
 def read_schedule(node: YamlMap, reader: Reader, names: Names) -> Schedule:
-    """``handoff``: overrides with a reason; ``knobs``: named integers over build parameters."""
-    f = Fields(reader, node, "`schedule`", ("handoff", "knobs"))
+    """``handoff``: overrides with a reason; ``knobs``: named integers over build parameters; ``two_hop``: a guard."""
+    f = Fields(reader, node, "`schedule`", ("handoff", "knobs", "two_hop"))
     overrides: list[HandoffOverride] = []
     listed = f.list("handoff")
     for item in listed.items if listed is not None else ():
@@ -259,4 +259,7 @@ def read_schedule(node: YamlMap, reader: Reader, names: Names) -> Schedule:
             reader.diagnostics.error(
                 Code.SCHEDULE, f"two overrides of the hand-off of `{o.value}` in `{o.launch}`", o.span, "remove one"
             )
-    return Schedule(tuple(overrides), tuple(knobs))
+    guard = f.text("two_hop")
+    ast = None if guard is None else reader.expression("guard_value", guard)
+    two_hop = None if ast is None else names.build_expr(ast, "a guard")
+    return Schedule(tuple(overrides), tuple(knobs), two_hop)

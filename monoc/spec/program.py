@@ -23,8 +23,9 @@ from monoc.spec.docking import Docking
 __all__ = [
     "REPLICATED", "Attribute", "Build", "BuildParam", "BuildSpace", "DimDecl", "Entry", "Extent",
     "HandoffOverride", "HostCall", "Launch", "Layout", "MapStatement", "OpStatement", "Operand", "Program",
-    "Role", "Runner", "RunnerBound", "RunnerOption", "ScalarFunction", "ScaleDecl", "Schedule", "Sharding", "ShardingKind",
-    "Statement", "Step", "Target", "TensorDecl", "ValueType", "Variant", "WeightClass", "WeightField",
+    "Role", "Runner", "RunnerBound", "RunnerOption", "ScalarFunction", "ScaleDecl", "Schedule", "Sharding",
+    "ShardingKind", "Statement", "Step", "Target", "TensorDecl", "ValueType", "Variant", "WeightClass",
+    "WeightField",
 ]  # fmt: skip
 
 
@@ -332,6 +333,7 @@ class HandoffOverride:
 class Schedule:
     handoffs: tuple[HandoffOverride, ...] = ()
     knobs: tuple[tuple[str, BuildExpr], ...] = ()
+    two_hop: BuildExpr | None = None  # the builds whose all-reduces go through each column's owner rank
 
 
 # ------------------------------------------------------------------ the program

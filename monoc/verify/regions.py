@@ -22,6 +22,7 @@ __all__ = ["LaunchMemory", "Seen", "read_regions"]
 Tensor = torch.Tensor
 PAIR_FORMS = ("pair", "peer", "two_hop")
 LOG2E = 1.4426950408889634
+FLOAT_MAX = float(torch.finfo(torch.float32).max)
 _RESHAPES = ("flatten", "group", "unrope")
 
 
@@ -247,7 +248,7 @@ def _chunks(memory: LaunchMemory, region: str, value: str, found: Mapping[str, S
         sums = sums.reshape(tokens, chunks, heads, head)
         stats = words[..., heads * head // 2 :].contiguous().view(torch.float32).double()
         top, total = stats.reshape(tokens, chunks, heads, 2).unbind(-1)
-        sink = memory.given[rank][sink_name][:heads].double() * LOG2E
+        sink = (memory.given[rank][sink_name][:heads].double() * LOG2E).clamp(-FLOAT_MAX, FLOAT_MAX)
         out = torch.zeros(tokens, heads, head, dtype=torch.float64)
         for t in range(tokens):
             live = -(-int(found[counts].ranks[rank][0, t]) // chunk)

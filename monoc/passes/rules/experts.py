@@ -135,8 +135,10 @@ def fuse_experts_down(f: Fuser, op: Operation) -> bool:
         experts=f.width_of(weight.shape[0].size, op),
         topk=f.dim(ids, 1),
         shared=f.held(shared, "rows").region if shared else "",
+        shared_columns=f.held(shared, "rows").columns if shared else "16",
         groups=_groups(f),
         copies=ROUTE_COPIES,
+        two_hop=f.two_hop,
     )
     f.add(name, params, [op, total, *([join] if join else []), push])
     return True

@@ -186,7 +186,7 @@ def _mx(f: Fuser, found: _Linear, quantise: Operation) -> None:
 
 def _push(f: Fuser, found: _Linear, push: Operation) -> None:
     region = f.hold(push.writes[0].partition("@")[0], "ranks", f"cdiv({found.rows}, 16)", "16")
-    _add(f, found, Push(region, "rank"), [*found.operations, push])
+    _add(f, found, Push(region, "rank", two_hop=f.two_hop), [*found.operations, push])
 
 
 def _rope(f: Fuser, found: _Linear, rope: Operation) -> None:

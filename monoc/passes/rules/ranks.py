@@ -24,6 +24,7 @@ def fuse_push(f: Fuser, op: Operation) -> bool:
         rank="rank",
         hidden=hidden,
         columns=SLICE_COLUMNS,
+        two_hop=f.two_hop,
     )
     f.add(params.stage, params, [op])
     return True
@@ -41,6 +42,7 @@ def fuse_rank_sum(f: Fuser, op: Operation) -> bool:
         out=f.names.argument(value),
         hidden=f.dim(value, 1),
         columns=SLICE_COLUMNS,
+        two_hop=f.second_hop(value, f"({f.dim(value, 1)} // {SLICE_COLUMNS})", SLICE_COLUMNS),
     )
     f.add(params.stage, params, [op], reads={made.region: slice_units(SLICE_COLUMNS, made)})
     return True

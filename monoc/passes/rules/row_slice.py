@@ -85,6 +85,7 @@ def _fuse(f: Fuser, mix: Operation, weight: str, streams: str) -> None:
         pending=f.names.argument(pending) if pending and not from_ranks else "",
         pending_region=next(iter(reads), ""),
         coefficients=coefficients,
+        two_hop=f.second_hop(pending, slices, SLICE_COLUMNS) if from_ranks else None,
         residual_value=residual,
         pending_value=pending,
         settled_value=streams,
