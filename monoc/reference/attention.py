@@ -60,7 +60,8 @@ def attend(call: Call) -> tuple[Any, ...]:
     """bf16 [t, h, d]: sink attention over the records the key table lists."""
     a, q, counts = call.arithmetic, call.values["q"], call.values["counts"]
     rope, score = call.size("rope"), call.function("score")
-    sink = a.of(call.values["sink"][: q.shape[1]]) * a.constant(LOG2E)
+    most = torch.finfo(torch.float32).max  # an infinite sink takes everything
+    sink = (a.of(call.values["sink"][: q.shape[1]]) * a.constant(LOG2E)).clamp(-most, most)
     out = torch.zeros(q.shape, dtype=a.dtype)
     for t in range(q.shape[0]):
         keys = call.values["keys"][t, : int(counts[0, t])].long()

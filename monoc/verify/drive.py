@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -60,36 +60,66 @@ class StepResult:
 class _Watched(SimulatorEngine):
     """The simulator, with a look at memory after each launch."""
 
-    def __init__(self, simulator: Simulator, look: Callable[[str, DeviceMemory], None]) -> None:
-        super().__init__(simulator)
-        self._look = look
+    look: Callable[[str, DeviceMemory], None] | None = None
 
     def run_together(self, launches: Mapping[int, DeviceLaunch], memory: DeviceMemory) -> LaunchReport:
         report = super().run_together(launches, memory)
-        self._look(next(iter(launches.values())).symbol, memory)
+        if self.look is not None:
+            self.look(next(iter(launches.values())).symbol, memory)
         return report
 
 
 class Driver:
-    """Runs cells of ``package``; kernels compiled once are kept in ``cache`` (a folder) if given."""
+    """Runs cells of ``package``. Kernels stay compiled as long as cells of one tp follow each other; ``cache`` (a folder)
+    keeps them for other processes. Use as a context manager, or call :meth:`close`."""
 
     def __init__(self, program: Program, package: EmittedPackage, cache: Path | None = None) -> None:
         self.program, self.package, self.cache = program, package, cache
         self.module = package.part("runner")
         self.runner_class = getattr(self.module, program.runner.class_name)
+        self.instructions = 0  # wave-instructions of the last run, all ranks
+        self._simulation: tuple[int, _Watched, SimulatedHost, ExitStack] | None = None
 
-    def run(
-        self, cell: Cell, weights: Weights, steps: list[Step], checks: Callable[[Any], None] | None = None
-    ) -> list[StepResult]:
+    def __enter__(self) -> Driver:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the simulation: torch and FlyDSL are themselves again."""
+        if self._simulation is not None:
+            self._simulation[3].close()
+            self._simulation = None
+
+    def _simulated(self, tp: int) -> tuple[_Watched, SimulatedHost]:
+        if self._simulation is not None and self._simulation[0] != tp:
+            self.close()
+        if self._simulation is None:
+            engine, stack = _Watched(Simulator(ranks=tp)), ExitStack()
+            host = stack.enter_context(simulate(engine, cache_dir=self.cache))
+            self._simulation = (tp, engine, host, stack)
+        return self._simulation[1], self._simulation[2]
+
+    def run(self, cell: Cell, weights: Weights, steps: list[Step]) -> list[StepResult]:
         """Run the steps in order. Raises what the simulator and the runner raise."""
         results = [StepResult(outputs=[{} for _ in range(cell.tp)]) for _ in steps]
         entry = next(e for e in self.program.entries if e.name == cell.kind.entry)
-        simulator = Simulator(ranks=cell.tp, seed=cell.order)
         watch = _Watch(self, cell, entry, results)
         watch.variant = {n: steps[0].build[n] for v in self.program.space.variants[:1] for n, _ in v.values}
-        with simulate(_Watched(simulator, watch.look), cache_dir=self.cache) as host:
+        engine, host = self._simulated(cell.tp)
+        engine.simulator.seed = cell.order
+        engine.look = watch.look
+        try:
             with self._registered(host, weights, steps, watch):
                 host.run(lambda rank: self._rank(rank, host, cell, entry, weights, steps, watch))
+        except BaseException:
+            self.close()  # a simulation that failed in a launch is not used again
+            raise
+        finally:
+            engine.look = None
+        self.instructions = sum(r.instructions for r in host.reports)
+        host.reports.clear()
         return results
 
     @contextmanager

@@ -86,7 +86,7 @@ class Verifier:
         try:
             begin = time.monotonic()
             result.raw = self.driver.run(cell, weights, steps)
-            result.simulated = time.monotonic() - begin
+            result.simulated, result.instructions = time.monotonic() - begin, self.driver.instructions
             for order in range(1, orders):
                 again = self.driver.run(replace(cell, order=order), weights, steps)
                 result.unlike += [f"order {order}: {n}" for n in _unlike(result.raw, again)]

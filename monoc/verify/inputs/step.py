@@ -221,6 +221,8 @@ class _Keys:
         gap = 256  # bytes between blocks
         whole = torch.full((blocks * (BLOCK * record + gap),), POISON, dtype=torch.uint8)
         cache = whole.as_strided((blocks, BLOCK, record), (BLOCK * record + gap, record, 1))
+        if not len(used):
+            return cache
         nope = head - rope
         values = torch.from_numpy(self.rng.standard_normal((len(used), nope), dtype=np.float32)) * 32
         tail = torch.from_numpy(self.rng.standard_normal((len(used), rope), dtype=np.float32)).to(torch.bfloat16)

@@ -1,0 +1,137 @@
+"""``monoc verify SPEC``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+from rich.console import Console
+from rich.progress import Progress
+
+from monoc.build.package import EmittedPackage, PackageError
+from monoc.diagnostics import ExitCode
+from monoc.spec.load import load_program
+from monoc.spec.program import Program
+from monoc.verify.cells import Cell, Kind, kinds, step_widths
+from monoc.verify.drive import Driver
+from monoc.verify.inputs.cases import CASES
+from monoc.verify.report import as_json, explain, summary_table
+from monoc.verify.verify import CellResult, Verifier
+
+__all__ = ["register"]
+
+
+def _fail(message: str) -> Any:
+    typer.echo(message, err=True)
+    raise typer.Exit(ExitCode.BAD_INPUT)
+
+
+def _numbers(text: str, option: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        _fail(f"{option} {text!r}: not a list of numbers, like 1,6,17")
+        raise
+
+
+def _chosen(text: str | None, known: dict[str, Any], option: str) -> list[Any]:
+    """The entries of ``known`` a comma-separated list names; all of them for None."""
+    if text is None:
+        return list(known.values())
+    wrong = [n for n in text.split(",") if n not in known]
+    if wrong:
+        _fail(f"{option} {wrong[0]!r}: there is {', '.join(known)}")
+    return [known[n] for n in text.split(",")]
+
+
+def _cells(
+    program: Program, chosen: list[Kind], widths: tuple[int, ...], ranks: tuple[int, ...], steps: int, **options: Any
+) -> list[Cell]:
+    found = []
+    for tp in ranks:
+        for kind in chosen:
+            for tokens in widths:
+                if kind.build(program, tokens, tp) is not None:
+                    found.append(Cell(kind, step_widths(program, tokens, steps), tp, **options))
+    return found
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+
+    @app.command("verify")
+    def verify(
+        spec: Annotated[str, typer.Argument(metavar="SPEC", help="The spec file.")],
+        out: Annotated[
+            Path | None, typer.Option("--out", help="The package's folder (default: generated/<layer>).")
+        ] = None,
+        tokens: Annotated[str, typer.Option(help="Step widths, like 1,6,17.")] = "1,17",
+        tp: Annotated[str | None, typer.Option(help="Numbers of ranks (default: all of the spec's).")] = None,
+        kind: Annotated[str | None, typer.Option(help="Layer kinds (default: all; a wrong name lists them).")] = None,
+        case: Annotated[str, typer.Option(help=f"Inputs: {', '.join(CASES)}, or all.")] = "usual",
+        steps: Annotated[int, typer.Option(min=1, help="Steps a cell, of alternating widths.")] = 2,
+        seed: Annotated[int, typer.Option(min=0, help="Of weights and inputs.")] = 0,
+        orders: Annotated[int, typer.Option(min=1, help="Schedules of the CTAs that must leave the same bits.")] = 1,
+        barriers: Annotated[bool, typer.Option("--barriers", help="The all-barrier form.")] = False,
+        save: Annotated[Path | None, typer.Option(help="Where to save the report (JSON).")] = None,
+        json_: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    ) -> None:
+        """Run an emitted package on the simulator through its own runner and hold it against the spec's reference."""
+        program = load_program(spec)
+        folder = out if out is not None else Path("generated") / program.name
+        try:
+            package = EmittedPackage.load(folder)
+        except PackageError as error:
+            _fail(str(error))
+        torch.set_num_threads(1)  # the reference's operations are small: threads would only meet each other
+        with Driver(program, package) as driver:
+            known = {k.name: k for k in kinds(program, driver.runner_class)}
+            ranks = next(p.values for p in program.space.params if p.name == "tp")
+            cells = [
+                c
+                for name in ([*CASES] if case == "all" else _chosen(case, {n: n for n in CASES}, "--case"))
+                for c in _cells(
+                    program,
+                    _chosen(kind, known, "--kind"),
+                    _numbers(tokens, "--tokens"),
+                    ranks if tp is None else _numbers(tp, "--tp"),
+                    steps,
+                    seed=seed,
+                    barriers=barriers,
+                    case=name,
+                )
+            ]
+            if not cells:
+                _fail(f"{spec}: no build has tokens {tokens}{f' and tp {tp}' if tp else ''}")
+            results = _run(driver, cells, orders, quiet=json_)
+        report = {"good": all(r.good for r in results), "spec": spec, "cells": as_json(results)}
+        if save is not None:
+            save.write_text(json.dumps(report, indent=1) + "\n")
+        if json_:
+            typer.echo(json.dumps(report, indent=2))
+        else:
+            entries = {c.kind.entry for c in cells}
+            outputs = dict.fromkeys(o for e in program.entries if e.name in entries for o in e.outputs)
+            Console(width=160).print(summary_table(results, outputs))
+            for result in results:
+                for line in explain(result):
+                    typer.echo(line)
+            bad = sum(not r.good for r in results)
+            typer.echo(f"{len(results)} cells: {bad or 'none'} bad")
+        if not report["good"]:
+            raise typer.Exit(ExitCode.FOUND)
+
+
+def _run(driver: Driver, cells: list[Cell], orders: int, quiet: bool) -> list[CellResult]:
+    verifier, results = Verifier(driver), []
+    with Progress(console=Console(stderr=True), transient=True, disable=quiet) as bar:
+        task = bar.add_task("verifying", total=len(cells))
+        for cell in cells:
+            bar.update(task, description=cell.name)
+            results.append(verifier.run(cell, orders))
+            results[-1].raw.clear()  # megabytes a step
+            bar.advance(task)
+    return results

@@ -1,0 +1,111 @@
+"""What verification found, as tables, JSON and text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from rich.table import Table
+
+from monoc.verify.stages import Finding
+from monoc.verify.verify import CellResult, StepFindings
+
+__all__ = ["as_json", "explain", "summary_table"]
+
+
+def worst(steps: Iterable[StepFindings], value: str) -> float:
+    """The largest relative error of ``value`` against the exact numbers, over steps and ranks."""
+    return max((f.difference.relative for s in steps for f in s.stages if f.value == value), default=0.0)
+
+
+def summary_table(results: Iterable[CellResult], outputs: Iterable[str]) -> Table:
+    """A row a cell: its verdict and the error of every output, on the kernel's own inputs, against the exact mode."""
+    table = Table(box=None)
+    names = list(outputs)
+    for heading in ("cell", "", *names, "million wave-instructions", "seconds"):
+        table.add_column(heading, no_wrap=heading == "cell", justify="left" if heading in ("cell", "") else "right")
+    for r in results:
+        errors = [f"{worst(r.steps, n):.1e}" if r.steps else "" for n in names]
+        count = f"{r.instructions / 1e6:.1f}"
+        table.add_row(r.cell.name, "good" if r.good else "BAD", *errors, count, f"{r.seconds:.1f}")
+    return table
+
+
+def explain(result: CellResult) -> list[str]:
+    """What is wrong with a cell, first things first; nothing for a good one."""
+    name = result.cell.name
+    if result.error:
+        return [f"{name}: {line}" if k == 0 else f"  {line}" for k, line in enumerate(result.error.splitlines())]
+    lines = [f"{name}: other bits under {unlike}" for unlike in result.unlike[:5]]
+    for k, step in enumerate(result.steps):
+        where = f"{name}: step {k} ({step.width} rows)"
+        if step.first_bad is not None:
+            lines += [f"{where}: first wrong value: {_finding(step.first_bad)}"]
+            others = dict.fromkeys(f.value for f in step.stages if not f.difference.good)
+            later = [v for v in others if v != step.first_bad.value]
+            if later:
+                lines.append(f"  wrong on their own inputs too: {', '.join(later)}")
+        lines += [f"{where}: the ranks disagree about {n}" for n in step.ranks_differ]
+        lines += [
+            f"{where}: end to end {n} is {d.relative:.1%} off (relative L2)" for n, d in step.ends.items() if not d.good
+        ]
+    return lines
+
+
+def _finding(f: Finding) -> str:
+    d = f.difference
+    token = f"token {d.index[0]}, element {list(d.index[1:])}" if d.index else "the whole value"
+    return (
+        f"{f.value} (in {f.where}, rank {f.rank}): {d.why}; {token}: kernel {d.kernel:.9g}, reference {d.reference:.9g}; "
+        f"{d.share:.2%} of the elements differ, relative L2 {d.relative:.1e}; `{f.origin}` {f.line}"
+    )
+
+
+def as_json(results: Iterable[CellResult]) -> list[dict[str, Any]]:
+    """Everything, for scripts and the saved report."""
+    return [_cell(r) for r in results]
+
+
+def _cell(r: CellResult) -> dict[str, Any]:
+    return {
+        "cell": r.cell.name,
+        "kind": r.cell.kind.name,
+        "widths": list(r.cell.widths),
+        "tp": r.cell.tp,
+        "seed": r.cell.seed,
+        "case": r.cell.case,
+        "barriers": r.cell.barriers,
+        "good": r.good,
+        "error": r.error,
+        "unlike": r.unlike,
+        "wave_instructions": r.instructions,
+        "seconds": {"simulated": round(r.simulated, 2), "all": round(r.seconds, 2)},
+        "steps": [
+            {
+                "rows": s.width,
+                "ranks_differ": s.ranks_differ,
+                "rerouted_tokens": s.rerouted,
+                "end_to_end": {n: d.relative for n, d in s.ends.items()},
+                "values": [_value(f) for f in s.stages],
+            }
+            for s in r.steps
+        ],
+    }
+
+
+def _value(f: Finding) -> dict[str, Any]:
+    d = f.difference
+    found: dict[str, Any] = {
+        "value": f.value,
+        "rank": f.rank,
+        "read_from": f.where,
+        "statement": f.origin,
+        "asked": "bits" if f.asked.bits else "near",
+        "good": d.good,
+        "other_bits": d.share,
+        "relative_error": d.relative,
+    }
+    if not d.good:
+        found |= {"why": d.why, "index": list(d.index), "kernel": d.kernel, "reference": d.reference}
+        found["line"] = f.line
+    return found
