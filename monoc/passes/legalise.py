@@ -57,7 +57,7 @@ class Legalise:
         sizes = _Sizes(layer.program)
         for graph in layer.graphs:
             for op in graph.operations:
-                for size, multiple, what, why in _required(graph, op):
+                for size, multiple, what, why in (*_required(graph, op), *_owned(layer.program, graph, op)):
                     wrong = sizes.not_multiple(size, multiple)
                     if wrong is not None:
                         raise PassError(
@@ -110,6 +110,15 @@ def _required(graph: LayerGraph, op: Operation) -> Iterator[tuple[BuildExpr, int
         if isinstance(rope, BuildExpr):
             nope = BuildBinary(BinOp.SUB, graph.types[op.reads[1]].shape[1], rope)
             yield nope, 64, f"the columns of {op.reads[1]} that are not turned", "a record has a code for 64 of them"
+
+
+def _owned(program: Program, graph: LayerGraph, op: Operation) -> Iterator[tuple[BuildExpr, int, str, str]]:
+    """On two hops a rank owns whole slices of a sum."""
+    if op.kind == "rank_sum" and program.schedule.two_hop is not None:
+        value = op.writes[0]
+        for tp in next(p.values for p in program.space.params if p.name == "tp"):
+            why = f"on two hops each of {tp} ranks owns whole slices of {_COLUMNS} columns"
+            yield graph.types[value].shape[-1], _COLUMNS * tp, f"the columns of {value}", why
 
 
 def _factors(op: Operation) -> tuple[Expr, ...]:

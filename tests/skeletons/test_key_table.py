@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from harness import Bench, Placed
 
+from monoc.schedule.formula import formula
 from monoc.skeletons.key_table import KeyTableParams, Selection
 
 LOCAL = Selection("b.ratio", "TOPK", "topk", "positions", "block_table", "table_stride", "block", "requests")
@@ -71,3 +73,41 @@ def test_entries(tmp_path: Path, ratio: int, fill: bool) -> None:
         assert counts[t] == want.size
         assert np.array_equal(table[t, : want.size], want)
         assert np.all(table[t, want.size :] == (-1 if fill else 0))
+
+
+@pytest.mark.parametrize("paged", [True, False])
+def test_rows_as_wide_as_the_host_has_them(tmp_path: Path, paged: bool) -> None:
+    """Pages or slots by the build; the row width bounds the count, and nothing past it is read or written."""
+    topk, wide, width, tokens, block = 64, 40, 8, 3, 16
+    rng = np.random.default_rng(7)
+    positions, slots = np.array([3, 1000, 90], np.int64), np.array([1, 2, 3], np.int64)
+    window = rng.integers(0, 1 << 20, (tokens, width)).astype(np.int32)
+    indices = rng.integers(0, 640, (tokens, wide)).astype(np.int32)
+    block_table = rng.integers(0, 1000, (1, 40)).astype(np.int32)
+    selection = replace(LOCAL, paged=formula("b.paged"), pitch="pitch")
+    params = table(selection, fill=False)
+    made = Bench(
+        [Placed(params)], {"TOPK": topk, "WINDOW": width}, {"tokens": tokens, "ratio": 2, "paged": paged}, tmp_path
+    )
+    inputs = {
+        "slots": slots,
+        "window": window,
+        "window_counts": np.full(tokens, 5, np.int32),
+        "positions": positions,
+        "topk": indices,
+        "pitch": wide,
+        "block_table": block_table,
+        "table_stride": 40,
+        "block": block,
+        "requests": np.zeros(tokens, np.int32),
+    }
+    words = made.run([inputs]).scratch[0].view(np.int32)
+    place = made.places["table"]
+    got = words[place.offset // 4 :][: 2 * place.words].reshape(-1, 2)[:, 0]
+    keys, counts = got[: tokens * (topk + width)].reshape(tokens, -1), got[tokens * (topk + width) :]
+    for t in range(tokens):
+        rows = indices[t, : min((positions[t] + 1) // 2, wide)]
+        chosen = block_table[0, rows // block] * block + rows % block if paged else rows
+        want = np.concatenate([chosen | np.int32(-(2**31)), window[t, :5]])
+        assert counts[t] == want.size
+        assert np.array_equal(keys[t, : want.size], want)

@@ -9,7 +9,8 @@ import pytest
 from harness import Bench, Placed, from_bits, to_bits
 from reference import random_bf16
 
-from monoc.skeletons.rank_reduce import RankPushParams, RankReduceParams
+from monoc.schedule.formula import formula
+from monoc.skeletons.rank_reduce import RankPushParams, RankReduceParams, TwoHop
 
 PUSH = RankPushParams("push", "partial", "part", "rank", "HIDDEN", "COLUMNS")
 REDUCE = RankReduceParams("reduce", "partial", "out", "HIDDEN", "COLUMNS")
@@ -34,6 +35,25 @@ def test_sums_in_rank_order(tmp_path: Path, tokens: int, tp: int, threads: int) 
     outs = [np.zeros((tokens, 256), np.uint16) for _ in range(tp)]
     inputs = [{"part": parts[r], "rank": r, "out": outs[r]} for r in range(tp)]
     bench(tmp_path, tokens, tp, threads=threads).run(inputs)
+    total = from_bits(parts[0])
+    for part in parts[1:]:
+        total = total + from_bits(part)
+    for out in outs:
+        assert np.array_equal(out, to_bits(total))
+
+
+@pytest.mark.parametrize(("tokens", "tp", "threads"), [(3, 2, 256), (5, 4, 512), (9, 8, 256)])
+def test_two_hops_give_the_bits_of_one(tmp_path: Path, tokens: int, tp: int, threads: int) -> None:
+    hop = TwoHop("sums", "rank", formula("b.tokens >= 3"))
+    push = RankPushParams("push", "partial", "part", "rank", "HIDDEN", "COLUMNS", hop.when)
+    reduce = RankReduceParams("reduce", "partial", "out", "HIDDEN", "COLUMNS", hop)
+    rng = np.random.default_rng(tokens)
+    parts = [random_bf16(rng, tokens, 256) for _ in range(tp)]
+    outs = [np.zeros((tokens, 256), np.uint16) for _ in range(tp)]
+    inputs = [{"part": parts[r], "rank": r, "out": outs[r]} for r in range(tp)]
+    dims = {"HIDDEN": 256, "COLUMNS": 32}
+    stages = [Placed(push), Placed(reduce, 1)]
+    Bench(stages, dims, {"tokens": tokens, "tp": tp}, tmp_path, threads=threads).run(inputs)
     total = from_bits(parts[0])
     for part in parts[1:]:
         total = total + from_bits(part)

@@ -11,6 +11,7 @@ from harness import Bench, Placed
 
 from monoc.expr.ir import Binary, BinaryOp, Compare, CompareOp, Const, Expr, Local, Select, Unary, UnaryOp
 from monoc.expr.slot import Slot, SlotInput
+from monoc.schedule.formula import formula
 from monoc.schedule.model import Form
 from monoc.skeletons.route import RouteParams
 
@@ -138,6 +139,26 @@ def test_square_root_of_softplus(tmp_path: Path) -> None:
         assert ids[t].tolist() == picked
         # exp2, log2 and sqrt of about one ulp each
         assert np.allclose(weights[t], score[t, picked] * 1.5 / score[t, picked].sum(), rtol=2e-6)
+
+
+@pytest.mark.parametrize("hashed", [True, False])
+def test_given_or_searched_by_the_build(tmp_path: Path, hashed: bool) -> None:
+    params = RouteParams(
+        "route", "logits", "route_table", "bias", AFFINE, WEIGH, "EXPERTS", "TOPK", "PARTS", "route_ids", "COPIES",
+        given_when=formula("b.hashed"),
+    )  # fmt: skip
+    dims = {"EXPERTS": 128, "TOPK": 3, "PARTS": 2, "COPIES": 2}
+    external = {"logits": (2 * 128 * 2, 16)}
+    made = Bench([Placed(params, 2)], dims, {"tokens": 2, "hashed": hashed}, tmp_path, external=external)
+    rng = np.random.default_rng(8)
+    logits = rng.normal(0, 2, (2, 128, 2)).astype(np.float32)
+    bias = rng.normal(0, 1, 128).astype(np.float32)
+    given = np.array([[5, 127, 64], [1, 0, 90]], np.int32)
+    outcome = made.run([{"bias": bias, "route_ids": given}], [{"logits": logits}])
+    ids, _ = _table(outcome, 2, 3)
+    score = logits.sum(-1, dtype=np.float32) * np.float32(0.5) + np.float32(3)
+    want = given if hashed else [expected_picks(score[t] + bias, 3) for t in range(2)]
+    assert np.array_equal(ids, want)
 
 
 def test_given_experts(tmp_path: Path) -> None:
