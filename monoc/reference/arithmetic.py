@@ -28,14 +28,15 @@ def bf16(x: Tensor) -> Tensor:
 def fma_f32(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
     """``a * b + c`` of fp32 tensors, rounded once.
 
-    The product is exact in fp64; the sum is rounded to odd there (its error comes from Knuth's TwoSum), so that rounding
-    it to fp32 is as good as rounding the exact sum (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums").
+    The product is exact in fp64; the sum is rounded to odd there (its error comes from Knuth's TwoSum), so that
+    rounding it to fp32 is as good as rounding the exact sum (S. Boldo and G. Melquiond, "Emulation of FMA and
+    correctly rounded sums: proved algorithms using rounding to odd", 2008).
     """
-    p, c = torch.broadcast_tensors(a.double() * b.double(), c.double())
+    p = a.double() * b.double()
     s = p + c
     part = s - p
     error = (p - (s - part)) + (c - part)
-    bits = s.contiguous().view(torch.int64)
+    bits = s.view(torch.int64)
     odd = (error != 0) & torch.isfinite(s) & torch.isfinite(error) & (bits & 1 == 0)
     away = torch.nextafter(s, torch.where(error > 0, torch.inf, -torch.inf).to(torch.float64))
     return torch.where(odd, away, s).float()

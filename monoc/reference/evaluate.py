@@ -26,7 +26,7 @@ from monoc.expr.ir import (
 )
 from monoc.reference.arithmetic import Arithmetic
 
-__all__ = ["evaluate_map", "evaluate_scalar"]
+__all__ = ["evaluate_map", "evaluate_scalar", "pairwise_sum"]
 
 Tensor = torch.Tensor
 
@@ -112,7 +112,7 @@ class _Evaluation:
         if expr.op is ReduceOp.MAX:
             return body.amax(dim=axes, keepdim=True)
         terms = list(body.movedim(axes, tuple(range(len(axes)))).flatten(0, len(axes) - 1))
-        total = self._ordered(terms, expr) if expr.op is ReduceOp.ORDERED_SUM else _pairwise(terms)
+        total = self._ordered(terms, expr) if expr.op is ReduceOp.ORDERED_SUM else pairwise_sum(terms)
         shape = [1 if k in axes else n for k, n in enumerate(body.shape)]
         return total.reshape(shape)
 
@@ -125,7 +125,7 @@ class _Evaluation:
         return total
 
 
-def _pairwise(terms: list[Tensor]) -> Tensor:
+def pairwise_sum(terms: list[Tensor]) -> Tensor:
     """A balanced tree: neighbours are added, then the neighbouring sums; a last odd one moves up as it is."""
     while len(terms) > 1:
         terms = [terms[i] + terms[i + 1] if i + 1 < len(terms) else terms[i] for i in range(0, len(terms), 2)]

@@ -1,4 +1,4 @@
-"""Number formats: e4m3, E8M0, MXFP8 with its rules, e2m1, KV records (OCP Microscaling Formats 1.0; docs/language.md)."""
+"""Number formats: e4m3, E8M0, MXFP8 with its rules, e2m1, KV records (OCP Microscaling 1.0; docs/language.md)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from functools import cache
 import torch
 
 __all__ = [
-    "E2M1", "KV_GROUP", "MX_GROUP", "Mx", "code_scale", "decode_e4m3", "decode_records", "encode_records", "quantise_mx",
-    "smallest_power",
+    "E2M1", "KV_GROUP", "MX_GROUP", "Mx", "code_scale", "decode_e4m3", "decode_records", "encode_records",
+    "quantise_mx", "smallest_power",
 ]  # fmt: skip
 
 Tensor = torch.Tensor
@@ -80,7 +80,7 @@ def quantise_mx(x: Tensor, rule: str) -> Mx:
 def encode_records(x: Tensor, rope: int) -> tuple[Tensor, Tensor]:
     """KV records of bf16 rows ``x`` [n, d] (as fp32): data bytes [n, d - rope + 2 rope] and codes [n, padded to 8].
 
-    Codes: q = max(amax, 1e-4) / 448 of every 64 columns, the smallest power of two >= q; pad codes are not written (0)."""
+    Codes: q = max(amax, 1e-4) / 448 of every 64 columns, the smallest power of two >= q; the pad is 0."""
     nope = x.shape[1] - rope
     groups = x[:, :nope].reshape(x.shape[0], nope // KV_GROUP, KV_GROUP)
     floor = torch.tensor(1e-4, dtype=torch.float32)

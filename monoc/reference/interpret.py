@@ -1,8 +1,8 @@
 """A program of the spec run in torch: every statement in writing order, in both modes, on all ranks.
 
-Stated and exact mode go side by side, for the exact one keeps the stated one's quantised numbers and routing. Replicated
-values are computed once (with the first rank's operands). An observer sees every value as it is computed and may put
-another in its place: so each stage is held against the kernel on the kernel's own inputs.
+Stated and exact mode go side by side, for the exact one keeps the stated one's quantised numbers and routing.
+Replicated values are computed once (with the first rank's operands). An observer sees every value as it is computed and
+may put another in its place: so each stage is held against the kernel on the kernel's own inputs.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Reference:
         observer: Observer | None = None,
         until: str | None = None,
     ) -> Trace:
-        """Run ``entry``: ``given`` holds each rank's inputs, weights, scales and caches by name, as the host holds them.
+        """Run ``entry``: ``given`` holds each rank's inputs, weights, scales and caches by name, as the host has them.
 
         ``host`` stands in for host calls: it gives the tensors they write. ``until``: stop once this value is computed.
         Nothing given is changed: caches are copied.

@@ -1,12 +1,14 @@
 """The structured operations (monoc/spec/optable.py), one function each, for one rank.
 
 A function takes a :class:`Call` and gives the results in order: numbers as fp64 (the interpreter rounds them to fp32 in
-stated mode), integers, :class:`~monoc.reference.formats.Mx`. ``all_reduce`` alone sees every rank and is the interpreter's.
+stated mode), integers, :class:`~monoc.reference.formats.Mx`. ``all_reduce`` alone sees every rank: the interpreter has
+it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -15,7 +17,7 @@ from monoc.expr.ir import UnaryOp
 from monoc.reference.arithmetic import Arithmetic
 from monoc.reference.attention import attend, key_table, kv_insert
 from monoc.reference.call import Call
-from monoc.reference.evaluate import evaluate_scalar
+from monoc.reference.evaluate import evaluate_scalar, pairwise_sum
 from monoc.reference.formats import Mx, quantise_mx
 from monoc.reference.weights import BlockWeight
 
@@ -111,10 +113,7 @@ def sinkhorn(call: Call) -> Results:
 
 
 def _pairwise(x: Tensor, axis: int) -> Tensor:
-    terms = list(x.split(1, dim=axis))
-    while len(terms) > 1:
-        terms = [terms[i] + terms[i + 1] if i + 1 < len(terms) else terms[i] for i in range(0, len(terms), 2)]
-    return terms[0]
+    return pairwise_sum([t.unsqueeze(axis) for t in x.unbind(axis)])
 
 
 def route(call: Call) -> Results:
@@ -158,7 +157,8 @@ def split(call: Call) -> Results:
     parts = call.sizes("sizes") or (width // count,) * count
 
     def cut(tensor: Tensor) -> list[Tensor]:
-        return list(tensor.split([p * tensor.shape[-1] // width for p in parts], dim=-1))
+        ends = list(accumulate(p * tensor.shape[-1] // width for p in parts))
+        return [tensor[..., a:b] for a, b in zip([0, *ends[:-1]], ends, strict=True)]
 
     if isinstance(x, Mx):
         return tuple(Mx(v, c) for v, c in zip(cut(x.values), cut(x.codes), strict=True))
@@ -195,7 +195,7 @@ def ordered_rank_sum(parts: list[Tensor], arithmetic: Arithmetic) -> Tensor:
 OPERATIONS: Mapping[str, Callable[[Call], Results]] = {
     f.__name__: f
     for f in (
-        linear, grouped_linear, expert_linear, mxfp8, rope, unrope, kv_insert, key_table, attend, sinkhorn, route, split,
-        group, flatten, concat,
+        linear, grouped_linear, expert_linear, mxfp8, rope, unrope, kv_insert, key_table, attend, sinkhorn, route,
+        split, group, flatten, concat,
     )
 }  # fmt: skip

@@ -30,8 +30,8 @@ class Nearness:
 
 @dataclass(frozen=True)
 class Difference:
-    """``share``: of elements with other bits than the stated reference; ``relative``: L2 distance from the exact numbers;
-    ``worst``: index of the element furthest out, with the kernel's and the reference's number there."""
+    """``share``: of elements with other bits than the stated reference; ``relative``: L2 distance from the exact
+    numbers; ``index``: the element furthest out, with the kernel's and the reference's number there."""
 
     good: bool
     share: float

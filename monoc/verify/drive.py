@@ -38,8 +38,8 @@ class Step:
 
 @dataclass
 class Snapshot:
-    """Memory after a launch of epoch ``epoch``, by rank: bytes of the scratch buffer and of the epoch's half of the peer
-    buffer, values kept for later launches, caches."""
+    """Memory after a launch of epoch ``epoch``, by rank: bytes of the scratch buffer and of the epoch's half of the
+    peer buffer, values kept for later launches, caches."""
 
     launch: str
     epoch: int
@@ -70,8 +70,8 @@ class _Watched(SimulatorEngine):
 
 
 class Driver:
-    """Runs cells of ``package``. Kernels stay compiled as long as cells of one tp follow each other; ``cache`` (a folder)
-    keeps them for other processes. Use as a context manager, or call :meth:`close`."""
+    """Runs cells of ``package``. Kernels stay compiled as long as cells of one tp follow each other; ``cache`` (a
+    folder) keeps them for other processes. Use as a context manager, or call :meth:`close`."""
 
     def __init__(self, program: Program, package: EmittedPackage, cache: Path | None = None) -> None:
         self.program, self.package, self.cache = program, package, cache

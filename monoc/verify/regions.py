@@ -28,8 +28,8 @@ _RESHAPES = ("flatten", "group", "unrope")
 
 @dataclass(frozen=True)
 class Seen:
-    """A value the kernel left in memory. ``ranks``: each rank's (fp32, integers or :class:`Mx`); ``bits``: whether it is
-    what the next stage used bit for bit, not a sum taken here in another order; ``where`` it was read."""
+    """A value the kernel left in memory. ``ranks``: each rank's (fp32, integers or :class:`Mx`); ``bits``: whether it
+    is what the next stage used bit for bit, not a sum taken here in another order; ``where`` it was read."""
 
     value: str
     ranks: tuple[Any, ...]
@@ -39,8 +39,8 @@ class Seen:
 
 @dataclass(frozen=True)
 class LaunchMemory:
-    """A launch's memory. ``scratch``, ``peer`` (this epoch's half): bytes of every rank; ``plan`` and ``b``: the package's
-    plan module and build."""
+    """A launch's memory. ``scratch``, ``peer`` (this epoch's half): bytes of every rank; ``plan`` and ``b``: the
+    package's plan module and build."""
 
     program: Program
     launch: Launch

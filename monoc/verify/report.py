@@ -56,8 +56,9 @@ def _finding(f: Finding) -> str:
     d = f.difference
     token = f"token {d.index[0]}, element {list(d.index[1:])}" if d.index else "the whole value"
     return (
-        f"{f.value} (in {f.where}, rank {f.rank}): {d.why}; {token}: kernel {d.kernel:.9g}, reference {d.reference:.9g}; "
-        f"{d.share:.2%} of the elements differ, relative L2 {d.relative:.1e}; `{f.origin}` {f.line}"
+        f"{f.value} (in {f.where}, rank {f.rank}): {d.why}; {token}: kernel {d.kernel:.9g}, "
+        f"reference {d.reference:.9g}; {d.share:.2%} of the elements differ, relative L2 {d.relative:.1e}; "
+        f"`{f.origin}` {f.line}"
     )
 
 

@@ -11,7 +11,7 @@ import torch
 from monoc.reference.formats import Mx
 from monoc.reference.interpret import Reference, Trace
 from monoc.sim import SimulatorError
-from monoc.spec.program import Entry, OpStatement, Program, Role, ShardingKind
+from monoc.spec.program import Entry, OpStatement, Role, ShardingKind
 from monoc.verify.cells import Cell
 from monoc.verify.compare import Difference, Nearness, compare
 from monoc.verify.drive import Driver, Step, StepResult

@@ -27,9 +27,9 @@ def _keep_step(program: Program, entry: Entry, step: StepInputs) -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """``contexts(tokens)``: how the tokens lie; ``weights`` and ``step`` change what was drawn, in place; ``epoch``: the
-    step number the runners start at (negative: so many before it starts over); ``poison``: scratch and peer memory hold
-    NaN bytes at first."""
+    """``contexts(tokens)``: how the tokens lie; ``weights`` and ``step`` change what was drawn, in place; ``epoch``:
+    the step number the runners start at (negative: so many before it starts over); ``poison``: scratch and peer memory
+    hold NaN bytes at first."""
 
     about: str
     contexts: Callable[[int], Contexts] = lambda tokens: Contexts()

@@ -1,7 +1,7 @@
 """Inputs of one step: activations, positions, slots, windows, selected keys, block tables, caches.
 
-Every token has a context of its own length, in a request whose blocks lie anywhere in the cache. Whatever a kernel has no
-right to use is poison: records no key points to, table entries past a context, picks past their count.
+Every token has a context of its own length, in a request whose blocks lie anywhere in the cache. Whatever a kernel has
+no right to use is poison: records no key points to, table entries past a context, picks past their count.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ GARBAGE = 0x7F7F7F7F
 @dataclass(frozen=True)
 class Contexts:
     """How the tokens of a step lie in their requests. ``positions``: fixed ones, drawn if None; ``padded``: tokens with
-    slot -1; ``no_picks``: every selected key is -1; ``missing``: the share of selected keys that are -1; ``narrow``: how
-    many columns fewer than its bound a table has whose width is the host's."""
+    slot -1; ``no_picks``: every selected key is -1; ``missing``: the share of selected keys that are -1; ``window``:
+    keys of a window at most; ``narrow``: columns a table whose width is the host's has less than its bound."""
 
     positions: tuple[int, ...] | None = None
     padded: tuple[int, ...] = ()

@@ -1,7 +1,7 @@
 """Weights of every rank as a loader leaves them: random numbers of a size that keeps activations near one.
 
-A weight [n, k] has a standard deviation of about ``k ** -0.5``, its codes vary from block to block. A sharded weight has
-numbers of its own on each rank. Experts are left zero, in memory never touched, until :meth:`Weights.materialise`.
+A weight [n, k] has a standard deviation of about ``k ** -0.5``, its codes vary from block to block. A sharded weight
+has numbers of its own on each rank. Experts are left zero, in memory never touched, until :meth:`Weights.materialise`.
 """
 
 from __future__ import annotations
