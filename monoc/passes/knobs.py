@@ -5,9 +5,21 @@ Each is a plan expression (it may depend on the build) or an integer the skeleto
 
 from __future__ import annotations
 
-__all__ = ["ATTEND_CHUNK", "EXPERT_DEPTH", "GATED_TILES", "ROUTER_PARTS", "ROUTE_COPIES", "SLICE_COLUMNS", "SPLIT_K"]
+__all__ = [
+    "ATTEND_CHUNK",
+    "EXPERT_DEPTH",
+    "GATED_TILES",
+    "LINEAR_TILES",
+    "ROUTER_PARTS",
+    "ROUTE_COPIES",
+    "SLICE_COLUMNS",
+    "SPLIT_K",
+]
 
 SLICE_COLUMNS = "32"  # hidden columns of a seam slice, of a push and of a rank sum
+# Row tiles of a dense linear's task: as many as let every CTA have at most one task. A second task's weights would be
+# requested only when the first is done, and weights are requested before an earlier stage's wait only for one task.
+LINEAR_TILES = "cdiv({rows}, 16 * GRID)"
 SPLIT_K = 2  # parts of K of a linear whose partial sums another stage adds anyway
 GATED_TILES = 4  # row tiles of a gated linear: 8 outputs each, so that a task fills an MXFP8 group of 32
 ROUTER_PARTS = "4"  # parts of K of the router's logits

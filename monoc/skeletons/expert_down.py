@@ -21,9 +21,9 @@ class ExpertDownParams:
     ``route``, ``mid``: as :class:`~monoc.skeletons.expert_up.ExpertUpParams` reads and writes them (``groups``: that
     stage's). ``weights``: e2m1x2 [experts, hidden, padded / 2], (16, 16)-shuffled; ``scales``: E8M0
     [experts * hidden, padded / 32 rounded up to 8] in ``shuffle_scale`` order. ``inter`` real columns, a multiple
-    of 32, are used. ``shared``: region of bf16 rows, ``hidden / 2`` words a token, a unit ``shared_columns`` of every token
-    ("" for none). ``out``: region of bf16 rows [source rank][token][hidden / 2], a unit 16 columns of every token;
-    ``rank``: a scalar argument.
+    of 32, are used. ``shared``: region of bf16 rows, ``hidden / 2`` words a token, a unit ``shared_columns`` of every
+    token ("" for none). ``out``: region of bf16 rows [source rank][token][hidden / 2], a unit 16 columns of every
+    token; ``rank``: a scalar argument.
 
     Slots: ``weigh(value, weight)``; ``add(total, value)`` for the second pick on; ``join(routed, shared)``.
     ``kept`` (a formula): the picks lie sorted in LDS already, because an expert_up stage of the same tokens, topk and
@@ -77,21 +77,10 @@ class ExpertDownParams:
         return f"({self.row_tiles or f'2 if {fits} else 1'})"
 
     @property
-    def shared_first(self) -> str:
-        """The first unit of ``shared`` that task ``task`` waits for."""
-        return self._units_of("task")
-
-    @property
-    def shared_count(self) -> str:
-        """How many units of ``shared`` a task waits for."""
-        return f"max(1, {self.row_tiles_text} * 16 // {self.shared_columns})"
-
-    @property
     def _shared_units(self) -> Units:
-        return Units(formula(self._units_of("i"), task=True), formula(self.shared_count))
-
-    def _units_of(self, task: str) -> str:
-        return f"{task} * {self.row_tiles_text} * 16 // {self.shared_columns}"
+        columns = f"{self.row_tiles_text} * 16"
+        first = formula(f"i * {columns} // {self.shared_columns}", task=True)
+        return Units(first, formula(f"max(1, {columns} // {self.shared_columns})"))
 
     def arguments(self) -> tuple[TensorArg, ...]:
         return (

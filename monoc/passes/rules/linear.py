@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from monoc.graph.model import Operation
 from monoc.passes.fuser import Fuser
-from monoc.passes.knobs import GATED_TILES, SPLIT_K
+from monoc.passes.knobs import GATED_TILES, LINEAR_TILES, SPLIT_K
 from monoc.passes.patterns import rounds
 from monoc.schedule.formula import formula
 from monoc.schedule.model import ZERO, Form, Units
@@ -105,7 +105,7 @@ def _add(
     found: _Linear,
     epilogue: Partials | Rows | MxOut | Push,
     operations: list[Operation],
-    tiles: int = 1,
+    tiles: int | str = 1,
     parts: int = 1,
 ) -> GemvParams:
     weight = found.weight
@@ -169,10 +169,20 @@ def _partials(f: Fuser, found: _Linear) -> None:
     _add(f, found, Partials(region), [found.op], parts=SPLIT_K)
 
 
+def _tiles(f: Fuser, found: _Linear) -> tuple[str, str]:
+    """(row tiles, outputs) of a task of a linear that makes bf16."""
+    tiles = f.named(f"{found.weight.name}_tiles", LINEAR_TILES.format(rows=found.rows))
+    return tiles, f"(16 * {tiles})"
+
+
 def _rows(f: Fuser, found: _Linear) -> None:
-    outputs, each = (f"{found.rows} // 2", "8") if found.gated else (found.rows, "16")
-    region = f.hold(found.value, "rows", f"cdiv({outputs}, {each})", each)
-    _add(f, found, Rows(region), list(found.operations))
+    if found.gated:
+        region = f.hold(found.value, "rows", f"cdiv({found.rows} // 2, 8)", "8")
+        _add(f, found, Rows(region), list(found.operations))
+        return
+    tiles, outputs = _tiles(f, found)
+    region = f.hold(found.value, "rows", f"cdiv({found.rows}, {outputs})", outputs)
+    _add(f, found, Rows(region), list(found.operations), tiles=tiles)
 
 
 def _mx(f: Fuser, found: _Linear, quantise: Operation) -> None:
@@ -185,8 +195,9 @@ def _mx(f: Fuser, found: _Linear, quantise: Operation) -> None:
 
 
 def _push(f: Fuser, found: _Linear, push: Operation) -> None:
-    region = f.hold(push.writes[0].partition("@")[0], "ranks", f"cdiv({found.rows}, 16)", "16")
-    _add(f, found, Push(region, "rank", two_hop=f.two_hop), [*found.operations, push])
+    tiles, outputs = _tiles(f, found)
+    region = f.hold(push.writes[0].partition("@")[0], "ranks", f"cdiv({found.rows}, {outputs})", outputs)
+    _add(f, found, Push(region, "rank", two_hop=f.two_hop), [*found.operations, push], tiles=tiles)
 
 
 def _rope(f: Fuser, found: _Linear, rope: Operation) -> None:
@@ -201,5 +212,6 @@ def _rope(f: Fuser, found: _Linear, rope: Operation) -> None:
         f.dim(rope.writes[0], -1),
         f.dim(table, 1),
     )
-    region = f.hold(value, "rows", f"cdiv({found.rows}, 16)")
-    _add(f, found, Rows(region, turned, default=Form.FLAG), [*found.operations, rope, rounded])
+    tiles, outputs = _tiles(f, found)
+    region = f.hold(value, "rows", f"cdiv({found.rows}, {outputs})")
+    _add(f, found, Rows(region, turned, default=Form.FLAG), [*found.operations, rope, rounded], tiles=tiles)
