@@ -19,7 +19,7 @@ __all__ = [
 SLICE_COLUMNS = "32"  # hidden columns of a seam slice, of a push and of a rank sum
 # Row tiles of a dense linear's task: as many as let every CTA have at most one task. A second task's weights would be
 # requested only when the first is done, and weights are requested before an earlier stage's wait only for one task.
-LINEAR_TILES = "cdiv({rows}, 16 * GRID)"
+LINEAR_TILES = "min(4, cdiv({rows}, 16 * GRID))"  # of a small grid four: a wave holds their weights
 SPLIT_K = 2  # parts of K of a linear whose partial sums another stage adds anyway
 GATED_TILES = 4  # row tiles of a gated linear: 8 outputs each, so that a task fills an MXFP8 group of 32
 ROUTER_PARTS = "4"  # parts of K of the router's logits
