@@ -14,16 +14,18 @@ import torch
 from monoc.build.device import DeviceLaunch
 from monoc.build.package import EmittedPackage
 from monoc.sim import Simulator
+from monoc.sim.handoff import Manifest
 from monoc.sim.host import DeviceMemory, SimulatedHost, simulate
 from monoc.sim.host.engine import LaunchReport, SimulatorEngine
 from monoc.spec.buildexpr import BuildValue
 from monoc.spec.program import Build, Entry, Program, Role, WeightClass
 from monoc.verify.cells import Cell
+from monoc.verify.handoffs import launch_manifest, missing_handoffs
 from monoc.verify.inputs.cases import CASES
 from monoc.verify.inputs.step import POISON, StepInputs
 from monoc.verify.inputs.weights import Weights
 
-__all__ = ["Driver", "Snapshot", "Step", "StepResult"]
+__all__ = ["Driver", "Snapshot", "Step", "StepResult", "package_build"]
 
 Tensor = torch.Tensor
 
@@ -39,10 +41,11 @@ class Step:
 @dataclass
 class Snapshot:
     """Memory after a launch of epoch ``epoch``, by rank: bytes of the scratch buffer and of the epoch's half of the
-    peer buffer, values kept for later launches, caches."""
+    peer buffer, values kept for later launches, caches. ``missing``: hand-offs that did not happen."""
 
     launch: str
     epoch: int
+    missing: list[str]
     scratch: list[Tensor] = field(default_factory=list)
     peer: list[Tensor] = field(default_factory=list)
     kept: list[dict[str, Tensor]] = field(default_factory=list)
@@ -60,12 +63,19 @@ class StepResult:
 class _Watched(SimulatorEngine):
     """The simulator, with a look at memory after each launch."""
 
-    look: Callable[[str, DeviceMemory], None] | None = None
+    watch: _Watch | None = None
 
     def run_together(self, launches: Mapping[int, DeviceLaunch], memory: DeviceMemory) -> LaunchReport:
-        report = super().run_together(launches, memory)
-        if self.look is not None:
-            self.look(next(iter(launches.values())).symbol, memory)
+        if self.watch is None:
+            return super().run_together(launches, memory)
+        symbol = next(iter(launches.values())).symbol
+        manifest = self.watch.manifest(symbol)
+        self.simulator.set_manifest(manifest)
+        try:
+            report = super().run_together(launches, memory)
+            self.watch.look(symbol, memory, missing_handoffs(manifest, self.simulator.region_traffic()))
+        finally:
+            self.simulator.set_manifest(None)
         return report
 
 
@@ -107,9 +117,10 @@ class Driver:
         entry = next(e for e in self.program.entries if e.name == cell.kind.entry)
         watch = _Watch(self, cell, entry, results)
         watch.variant = {n: steps[0].build[n] for v in self.program.space.variants[:1] for n, _ in v.values}
+        watch.builds = [step.build for step in steps]
         engine, host = self._simulated(cell.tp)
         engine.simulator.seed = cell.order
-        engine.look = watch.look
+        engine.watch = watch
         try:
             with self._registered(host, weights, steps, watch):
                 host.run(lambda rank: self._rank(rank, host, cell, entry, weights, steps, watch))
@@ -117,7 +128,7 @@ class Driver:
             self.close()  # a simulation that failed in a launch is not used again
             raise
         finally:
-            engine.look = None
+            engine.watch = None
         self.instructions = sum(r.instructions for r in host.reports)
         host.reports.clear()
         return results
@@ -222,6 +233,13 @@ class Driver:
         return make(self.program.runner.weights[-1])
 
 
+def package_build(program: Program, plan: Any, build: Build, barriers: bool) -> Any:
+    """``build`` as the package's ``Plan``."""
+    booleans = {p.name for p in program.space.params if p.boolean}
+    fields = {n: bool(v) if n in booleans else v for n, v in build.env.items()}
+    return plan.Plan(**fields, variant=build.variant, barriers=barriers)
+
+
 def _selector(names: tuple[str, ...], step: Step, given: dict[str, Tensor]) -> Callable[..., None]:
     def select(*_: Tensor) -> None:
         for name in names:
@@ -238,18 +256,31 @@ class _Watch:
         self.runners: dict[int, Any] = {}
         self.given: list[list[dict[str, Tensor]]] = []
         self.variant: dict[str, int] = {}  # build parameters of the cell's variant
+        self.builds: list[Build] = []  # of the steps
         self.step = 0
 
-    def look(self, symbol: str, memory: DeviceMemory) -> None:
+    def _launch(self, symbol: str) -> str:
+        return next(la.name for la in self.entry.launches if f"_{la.name}_" in f"{symbol}_")
+
+    def manifest(self, symbol: str) -> Manifest:
+        """The hand-offs of the launch about to run."""
+        plan = self.driver.package.plan
+        b = package_build(self.driver.program, plan, self.builds[self.step], self.cell.barriers)
+        runners = [self.runners[rank] for rank in range(self.cell.tp)]
+        scratch = [r.scratch(b.tokens, **self.variant).data_ptr() for r in runners]
+        half = plan.peer_half(int(_plain(runners[0].epoch)[0])) * plan.peer_half_bytes(self.cell.tp)
+        return launch_manifest(plan, b, self._launch(symbol), scratch, [r.peer.local + half for r in runners])
+
+    def look(self, symbol: str, memory: DeviceMemory, missing: list[str]) -> None:
         """Copies what the launch left in memory."""
-        launch = next(la.name for la in self.entry.launches if f"_{la.name}_" in f"{symbol}_")
+        launch = self._launch(symbol)
         width = self.cell.widths[self.step]
         plan = self.driver.package.plan
         epoch = int(_plain(self.runners[0].epoch)[0])
         if plan.LAUNCHES[launch].ends_epoch:
             epoch = (epoch - 1) % plan.EPOCHS
         half = plan.peer_half_bytes(self.cell.tp)
-        shot = Snapshot(launch, epoch)
+        shot = Snapshot(launch, epoch, missing)
         roles = self.driver.program.tensor
         for rank in range(self.cell.tp):
             runner = self.runners[rank]

@@ -46,6 +46,7 @@ def explain(result: CellResult) -> list[str]:
             if later:
                 lines.append(f"  wrong on their own inputs too: {', '.join(later)}")
         lines += [f"{where}: the ranks disagree about {n}" for n in step.ranks_differ]
+        lines += [f"{where}: a hand-off that did not happen: {m}" for m in step.missing[:5]]
         lines += [
             f"{where}: end to end {n} is {d.relative:.1%} off (relative L2)" for n, d in step.ends.items() if not d.good
         ]
@@ -85,6 +86,7 @@ def _cell(r: CellResult) -> dict[str, Any]:
             {
                 "rows": s.width,
                 "ranks_differ": s.ranks_differ,
+                "missing_handoffs": s.missing,
                 "rerouted_tokens": s.rerouted,
                 "end_to_end": {n: d.relative for n, d in s.ends.items()},
                 "values": [_value(f) for f in s.stages],

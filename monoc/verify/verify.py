@@ -14,7 +14,7 @@ from monoc.sim import SimulatorError
 from monoc.spec.program import Entry, OpStatement, Role, ShardingKind
 from monoc.verify.cells import Cell
 from monoc.verify.compare import Difference, Nearness, compare
-from monoc.verify.drive import Driver, Step, StepResult
+from monoc.verify.drive import Driver, Step, StepResult, package_build
 from monoc.verify.inputs.cases import CASES
 from monoc.verify.inputs.step import make_step
 from monoc.verify.inputs.weights import Weights
@@ -38,6 +38,7 @@ class StepFindings:
     stages: list[Finding] = field(default_factory=list)
     ends: dict[str, Difference] = field(default_factory=dict)
     ranks_differ: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)  # hand-offs of the manifest that did not happen
     rerouted: int = 0  # tokens whose experts differ end to end: scores so close that fp8 noise decides; not in `ends`
 
     @property
@@ -48,7 +49,12 @@ class StepFindings:
     @property
     def good(self) -> bool:
         """Everything as it should be."""
-        return self.first_bad is None and not self.ranks_differ and all(d.good for d in self.ends.values())
+        return (
+            self.first_bad is None
+            and not self.ranks_differ
+            and not self.missing
+            and all(d.good for d in self.ends.values())
+        )
 
 
 @dataclass
@@ -147,6 +153,7 @@ class Verifier:
         found = StepFindings(step.build["tokens"])
         env = self.program.environment(step.build)
         seen, caches = self._seen(cell, entry, step, raw, weights)
+        found.missing = [f"{shot.launch}: {m}" for shot in raw.snapshots for m in shot.missing]
         found.ranks_differ = [n for n, s in seen.items() if self._replicated(n) and not _same(s)]
         check = StageCheck(self.program, seen, caches, env)
         self._reference(entry, step, weights, check)
@@ -170,13 +177,7 @@ class Verifier:
         """Every value the kernels left in memory, and the caches after the first launch."""
         env = self.program.environment(step.build)
         plan = self.driver.package.plan
-        fields = {n: step.build[n] for n in self.program.space.names()}
-        booleans = {p.name for p in self.program.space.params if p.boolean}
-        b = plan.Plan(
-            **{n: bool(v) if n in booleans else v for n, v in fields.items()},
-            variant=step.build.variant,
-            barriers=cell.barriers,
-        )
+        b = package_build(self.program, plan, step.build, cell.barriers)
         seen: dict[str, Seen] = {}
         for shot in raw.snapshots:
             launch = self.program.launch[shot.launch]

@@ -1,0 +1,74 @@
+"""The hand-offs of a launch as the simulator checks them: the plan's manifest with addresses and CTAs.
+
+Words of a region may be stored by the CTAs its writer stage has tasks on, and read by those of its reader stages,
+nobody else, with the region's scope; and every hand-off has to happen. Regions behind flags are checked by their flags'
+words: the plan does not say which flag announces which byte, and the data's staleness is poison's to find.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from monoc.sim.handoff import Kind, Manifest, Region, Scope
+
+__all__ = ["launch_manifest", "missing_handoffs"]
+
+PAIR_FORMS = ("pair", "peer", "two_hop")
+
+
+def launch_manifest(plan: Any, b: Any, launch: str, scratch: Sequence[int], peer: Sequence[int]) -> Manifest:
+    """The manifest of one launch of build ``b``. ``scratch``, ``peer``: every rank's address of the scratch buffer and
+    of this epoch's half of the peer buffer."""
+    table, offsets = plan.LAUNCHES[launch].regions(b), plan.offsets(b, launch)
+    stages = plan.LAUNCHES[launch].stages(b)
+    found: list[Region] = []
+    for name, (writers, readers) in _roles(plan, b, launch).items():
+        region = table[name]
+        writing = _ctas(plan, (stages[s] for s in writers))
+        reading = _ctas(plan, (stages[s] for s in readers))
+        for rank, (own, peers) in enumerate(zip(scratch, peer, strict=True)):
+            at = (peers if region.space == "peer" else own) + offsets[name]
+            roles: dict[str, Any] = {"rank": rank, "writers": writing, "readers": reading, "reads": 0}
+            scope = Scope.SYSTEM if region.scope == "system" else Scope.DEVICE
+            if region.form in PAIR_FORMS:
+                found.append(Region(name, at, region.bytes, Kind.TAG, scope, **roles))
+            elif region.form == "flag":
+                found.append(Region(name, at + region.flags, 8 * region.units, Kind.FLAG, scope, **roles))
+    return Manifest(tuple(found))
+
+
+def _roles(plan: Any, b: Any, launch: str) -> dict[str, tuple[set[str], set[str]]]:
+    """Writer and reader stages of every region some stage of this launch writes."""
+    found: dict[str, tuple[set[str], set[str]]] = {}
+    for handoff in plan.manifest(b, launch):
+        if "." in handoff.writer or handoff.form == "launch":
+            continue  # an earlier launch's: the launch boundary published it
+        writers, readers = found.setdefault(handoff.region, (set(), set()))
+        writers.add(handoff.writer)
+        readers.update(handoff.readers)
+    return found
+
+
+def _ctas(plan: Any, stages: Iterable[Any]) -> tuple[int, ...] | None:
+    """The CTAs that run tasks of ``stages``; None where any may (tasks handed out as they come)."""
+    found: set[int] = set()
+    for stage in stages:
+        if stage.take != "placed" or stage.tasks >= plan.GRID:
+            return None
+        found |= {(stage.first_cta + i) % plan.GRID for i in range(stage.tasks)}
+    return tuple(sorted(found))
+
+
+def missing_handoffs(manifest: Manifest, traffic: Mapping[tuple[int, str], tuple[int, int]]) -> list[str]:
+    """Hand-offs of the manifest that did not happen: nothing was stored, or no other CTA read it."""
+    found = []
+    ranks = {region.rank for region in manifest}
+    for region in manifest:
+        stored, read = traffic[region.rank, region.name]
+        # a CTA may be the only reader of what it wrote: with one CTA, and of its own part with one rank
+        one = region.writers is not None and region.writers == region.readers and len(region.writers) == 1
+        alone = one or (region.scope is Scope.SYSTEM and len(ranks) == 1)
+        if not stored or (not read and not alone):
+            found.append(f"{region.name} of rank {region.rank}: {stored} words stored, {read} read by other CTAs")
+    return found
