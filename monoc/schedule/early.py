@@ -15,9 +15,9 @@ def early_arguments(stage: Stage) -> tuple[str, ...]:
 def request_points(launch: Launch) -> dict[str, str]:
     """Stage -> the earlier stage before which its weights are requested, in builds where it gives no CTA two tasks.
 
-    That is the nearest earlier stage that can request its own: both streams are then under way while the CTA waits for the
-    first stage's input, and have arrived when stages between the two ask for their own words (loads return in order). A
-    CTA without tasks there reaches this stage at once anyway.
+    That is the nearest earlier stage that can request its own: both streams are then under way while the CTA waits for
+    the first stage's input, and have arrived when stages between the two ask for their own words (loads return in
+    order). A CTA without tasks there reaches this stage at once anyway.
     """
     points: dict[str, str] = {}
     before: Stage | None = None
