@@ -220,7 +220,7 @@ class _Emitter:
         hosts = []
         for h in docked.hosts:
             host = self._host(h, docked, body.helpers)
-            lambda_ = f"lambda {', '.join(host.taken)}: self._{h.name}({', '.join((*host.given, *host.taken))})"
+            lambda_ = f"lambda {', '.join(host.taken)}: self._between_{h.name}({', '.join((*host.given, *host.taken))})"
             target = always if h.when is None else sometimes.setdefault(body.text(h.when), [])
             target.append((h.name, lambda_))
             hosts.append(host)

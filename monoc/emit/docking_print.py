@@ -38,7 +38,7 @@ FUNCTION_HELPERS = {
 _FACTS = {"ctas": "GRID", "arch": "TARGET"}
 _LEVEL = {"or": 1, "and": 2, "not": 3, "in": 4, "not in": 4, "is None": 4, "is not None": 4, "+": 5, "-": 5, "*": 6,
           "//": 6, "neg": 7}  # fmt: skip
-_COMPARE, _ATOM = 4, 9
+_COMPARE, _NUMBER, _ATOM = 4, 8, 9  # an attribute of a number takes parentheses
 
 NumberText = Mapping[str, str]  # build parameter, dimension or constant -> Python
 
@@ -116,7 +116,8 @@ class Body:
     def _print(self, node: Node) -> tuple[str, int]:
         match node:
             case Constant():
-                return repr(node.value), _ATOM
+                number = isinstance(node.value, int | float) and not isinstance(node.value, bool)
+                return repr(node.value), _NUMBER if number else _ATOM
             case Variable():
                 return self._variable(node.name), _ATOM
             case Attribute(optional=True):

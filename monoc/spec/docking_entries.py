@@ -47,7 +47,8 @@ class EntryReader:
             if parsed is None:
                 continue
             name, optional = parsed
-            if (problem := name_problem(name)) is not None or name in {a.name for a in found}:
+            problem = name_problem(name) or self.section.names.taken(name, value=True)
+            if problem is not None or name in {a.name for a in found}:
                 self.diagnostics.error(
                     Code.BAD_NAME, f"{quoted(name)} cannot be an argument", text.span, problem or "it is one already"
                 )
@@ -56,7 +57,18 @@ class EntryReader:
         return tuple(found)
 
     def read(self) -> tuple[DockedEntry, ...]:
-        return tuple(self._entry(*table) for table in self.tables)
+        found: list[DockedEntry] = []
+        for entry, f, arguments in self.tables:
+            docked = self._entry(entry, f, arguments)
+            if docked.method in {"create", "weights", *(d.method for d in found)}:
+                self.diagnostics.error(
+                    Code.DUPLICATE_NAME,
+                    f"the class has a method `{docked.method}` already",
+                    f.at("method"),
+                    "rename it",
+                )
+            found.append(docked)
+        return tuple(found)
 
     def _entry(self, entry: Entry, f: Fields, arguments: tuple[Argument, ...]) -> DockedEntry:
         method = f.text("method", required=True)
@@ -84,12 +96,9 @@ class EntryReader:
                     methods = kind == "lines"
                     self.section.names.check(tree, Place(kind, place.bases, place.locals, methods))
             for target in line.targets:
-                problem = None if target == "_" else name_problem(target)
-                if problem is not None or target in self.section.names.spans or target in ("layer", "rows", "runner"):
-                    self.diagnostics.error(
-                        Code.BAD_NAME, f"{quoted(target)} cannot be assigned", line.span,
-                        problem or "it has another meaning here",
-                    )  # fmt: skip
+                problem = name_problem(target) or self.section.names.taken(target, value=True)
+                if problem is not None and target != "_":
+                    self.diagnostics.error(Code.BAD_NAME, f"{quoted(target)} cannot be assigned", line.span, problem)
             place = place.knowing(t for t in line.targets if t != "_")
         return found
 
@@ -148,9 +157,7 @@ class EntryReader:
             if self.reader.choice(key, list(calls), "host call") is None or table is None:
                 continue
             g = Fields(self.reader, table, f"host call `{key.text}`", ("arguments", "when", "do"))
-            arguments = tuple(
-                t.text for t in g.texts("arguments", required=True) if self.reader.name(t, "an argument") is not None
-            )
+            arguments = tuple(t.text for t in g.texts("arguments", required=True) if self._free(t))
             if len(arguments) != len(calls[key.text].arguments):
                 self.diagnostics.error(
                     Code.DOCKING, f"`{key.text}` is given {len(calls[key.text].arguments)} values", g.at("arguments"),
@@ -168,6 +175,12 @@ class EntryReader:
                     Code.DOCKING, f"nothing is said of the host call `{name}`", node.span, f"add `{name}: ...`"
                 )
         return tuple(found)
+
+    def _free(self, text: YamlText) -> bool:
+        problem = name_problem(text.text) or self.section.names.taken(text.text, value=True)
+        if problem is not None:
+            self.diagnostics.error(Code.BAD_NAME, f"{quoted(text.text)} cannot be an argument", text.span, problem)
+        return problem is None
 
     def _results(self, entry: Entry, f: Fields) -> tuple[str, ...]:
         if not f.has("results"):

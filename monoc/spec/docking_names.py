@@ -46,8 +46,9 @@ VARIANT = "variant"  # the base of what depends on a layer's variant
 CREATE = frozenset({"layer", "vllm_config", VARIANT})
 DEFERRED = frozenset({"layer", VARIANT})  # what is still at hand after a layer was made
 # Identifiers of the emitted module and of its methods
-_TAKEN = frozenset({"torch", "cache", "dataclass", "plan", "given", "why", "results", "reasons", "weights", "runner",
-                    "layer", "vllm_config", "rows", "entry", "variant", "cls", "self", "TYPE_CHECKING"})  # fmt: skip
+_TAKEN = frozenset({"torch", "cache", "round_up", "given", "why", "results", "reasons", "weights", "options",
+                    "unserved", "runner", "layer", "vllm_config", "rows", "entry", "variant", "cls", "self", "skip",
+                    "take_weights"})  # fmt: skip
 _MODULES = frozenset(sys.stdlib_module_names) | {"torch", "numpy", "builtins"}
 _FRAMES = ("f_", "gi_", "cr_", "ag_", "tb_", "co_", "func_")  # attributes of frames, generators, code
 
@@ -84,17 +85,20 @@ class DockingNames:
 
     # ---------------------------------------------------------------- declarations
 
+    def taken(self, name: str, *, value: bool = False) -> str | None:
+        """What else ``name`` means in the section, or None; a ``value`` may be named like a switch it sets."""
+        if name in _TAKEN or name in FACTS or name in FUNCTIONS or name.startswith("between_"):
+            return "it is part of the docking language"
+        if name in self.spans:
+            return "the section has it already"
+        switches = {p.name for p in self.space.params if p.boolean} if value else set()
+        if any(name.upper() == other.upper() for other in self._numbers() if other not in switches):
+            return "a build parameter, dimension or constant has this name"
+        return None
+
     def declare(self, name: str, span: Span, arguments: Iterable[str]) -> bool:
         """Whether ``name`` is free in the section (reported if not); ``arguments`` are those of its entries."""
-        taken = None
-        if name in _TAKEN or name in FACTS or name in FUNCTIONS:
-            taken = "it is part of the docking language"
-        elif name in self.spans:
-            taken = "the section has it already"
-        elif name in set(arguments):
-            taken = "an entry's argument has this name"
-        elif any(name.upper() == other.upper() for other in self._numbers()):
-            taken = "a build parameter, dimension or constant has this name"
+        taken = "an entry's argument has this name" if name in set(arguments) else self.taken(name)
         if taken is not None:
             self.diagnostics.error(Code.DUPLICATE_NAME, f"{quoted(name)} is taken: {taken}", span, "rename it")
             return False

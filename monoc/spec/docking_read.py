@@ -93,6 +93,16 @@ class DockingReader:
         weights = self._weights(f.map("weights", required=True))
         options = self._options(f.map("options"))
         attributes = self.bindings(f.map("attributes"), Place("condition", CREATE | {"entry"}), "an attribute")
+        if class_name in {c.name for c in self.runner.weights} | {self.runner.class_name}:
+            self.diagnostics.error(
+                Code.DUPLICATE_NAME, f"`{class_name}` is a class of `runner`", f.at("class"), "rename it"
+            )
+        members = {"create", "weights"} | {e.method for e in entries}
+        for binding in attributes:
+            if binding.name in members:
+                self.diagnostics.error(
+                    Code.DUPLICATE_NAME, f"`{binding.name}` is a method", f.at("attributes"), "rename the attribute"
+                )
         if len(self.diagnostics.errors) == before:
             self.names.report_unused()
         if len(self.diagnostics.errors) != before or class_name is None or enabled is None:
