@@ -25,6 +25,8 @@ def launch_manifest(plan: Any, b: Any, launch: str, scratch: Sequence[int], peer
     found: list[Region] = []
     for name, (writers, readers) in _roles(plan, b, launch).items():
         region = table[name]
+        if not region.words:
+            continue  # not in this build
         writing = _ctas(plan, (stages[s] for s in writers))
         reading = _ctas(plan, (stages[s] for s in readers))
         for rank, (own, peers) in enumerate(zip(scratch, peer, strict=True)):

@@ -119,6 +119,10 @@ CASES: Mapping[str, Case] = {
     "short": Case(
         "contexts shorter than window and top-k", lambda tokens: Contexts(positions=(0, 1, 2, 5, 17, 30), window=9)
     ),
+    "key-counts": Case(
+        "no compressed key, one, a chunk of them, one more, a full table",
+        lambda tokens: Contexts(keys=(0, 1, 127, 128, 129, 1024, 1 << 30), missing=0.0, narrow=0),
+    ),
     "no-picks": Case("every selected key is -1", lambda tokens: Contexts(no_picks=True)),
     "zero-rows": Case("every second row is zero", step=_zero_rows),
     "saturated": Case("rows whose every fp8 value is the largest", step=_saturated),

@@ -19,7 +19,7 @@ from monoc.reference.weights import sizes
 from monoc.spec.buildexpr import BuildExpr, BuildValue
 from monoc.spec.program import Entry, Program, Role, ShardingKind, TensorDecl
 from monoc.verify.inputs.roles import Roles, op_statements
-from monoc.verify.inputs.weights import POSITIONS
+from monoc.verify.inputs.weights import positions_of
 
 __all__ = ["POISON", "Contexts", "StepInputs", "make_step"]
 
@@ -34,7 +34,8 @@ GARBAGE = 0x7F7F7F7F
 class Contexts:
     """How the tokens of a step lie in their requests. ``positions``: fixed ones, drawn if None; ``padded``: tokens with
     slot -1; ``no_picks``: every selected key is -1; ``missing``: the share of selected keys that are -1; ``window``:
-    keys of a window at most; ``narrow``: columns a table whose width is the host's has less than its bound."""
+    keys of a window at most; ``narrow``: columns a table whose width is the host's has less than its bound;
+    ``keys``: compressed keys of the tokens in turn, as far as positions go."""
 
     positions: tuple[int, ...] | None = None
     padded: tuple[int, ...] = ()
@@ -42,6 +43,7 @@ class Contexts:
     missing: float = 0.1
     window: int | None = None
     narrow: int = 7
+    keys: tuple[int, ...] | None = None
 
 
 @dataclass
@@ -147,11 +149,15 @@ class _Keys:
         return out
 
     def _positions(self) -> np.ndarray:
-        drawn = self.rng.integers(0, POSITIONS, self.tokens)
+        drawn = self.rng.integers(0, positions_of(self.program, self.env), self.tokens)
         drawn[:: max(1, self.tokens // 3)] = self.rng.integers(0, 70, len(drawn[:: max(1, self.tokens // 3)]))
         if self.contexts.positions is not None:
             fixed = np.array(self.contexts.positions)
             drawn[:] = np.resize(fixed, self.tokens)
+        if self.contexts.keys is not None:
+            ratio = max(1, int(_ratio(self.program, self.entry).evaluate(self.env)))
+            most = positions_of(self.program, self.env) - 1
+            drawn[:] = np.minimum(np.maximum(np.resize(np.array(self.contexts.keys), self.tokens) * ratio - 1, 0), most)
         return drawn.astype(np.int64)
 
     def _slots(self) -> np.ndarray:
@@ -179,7 +185,7 @@ class _Keys:
         self, width: int, ratio: int, positions: np.ndarray, owners: np.ndarray, requests: int
     ) -> tuple[Tensor, Tensor, np.ndarray, int]:
         """(picks, block table, records to fill, blocks of the compressed cache)."""
-        per = -(-POSITIONS // ratio // BLOCK)
+        per = -(-positions_of(self.program, self.env) // ratio // BLOCK)
         blocks = requests * per
         table = np.full((requests + 1, per + 2), GARBAGE, dtype=np.int32)
         table[:requests, :per] = self.rng.permutation(blocks).reshape(requests, per)

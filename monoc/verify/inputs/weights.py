@@ -16,18 +16,31 @@ import torch
 from monoc.expr.ir import DType
 from monoc.reference.layouts import interleave, shuffle16, shuffle_scale
 from monoc.reference.weights import sizes
-from monoc.spec.buildexpr import BuildValue
+from monoc.spec.buildexpr import BuildExpr, BuildValue
 from monoc.spec.program import Layout, Program, Role, ShardingKind, TensorDecl
-from monoc.verify.inputs.roles import Roles
+from monoc.verify.inputs.roles import Roles, op_statements
 
-__all__ = ["POSITIONS", "Weights"]
+__all__ = ["Weights", "positions_of"]
 
 Tensor = torch.Tensor
-POSITIONS = 4096  # rows of a RoPE table
+_POSITIONS = 4096  # rows of a RoPE table, where no key table needs more
 _ROPE_BASE = 10000.0
 _E4M3_STEP = 32.0  # standard deviation of e4m3 values: far from both ends of the format
 _E2M1_RMS = 2.93  # of a uniformly random e2m1 code
 _TORCH = {DType.F32: torch.float32, DType.BF16: torch.bfloat16}
+
+
+def positions_of(program: Program, env: Mapping[str, BuildValue]) -> int:
+    """Positions of a build's contexts: as many as fill the widest key table whose width is the host's."""
+    found = _POSITIONS
+    for s in op_statements(program):
+        picks = program.tensor.get(s.operand("picks") or "") if s.op == "key_table" else None
+        if picks is not None and picks.shape[-1].at_most:
+            width, ratio = picks.shape[-1].size, s.attribute("ratio")
+            assert width is not None
+            assert isinstance(ratio, BuildExpr)
+            found = max(found, int(width.evaluate(env)) * int(ratio.evaluate(env)))
+    return found
 
 
 class Weights:
@@ -62,7 +75,7 @@ class Weights:
         return {decl.name: values.contiguous().view(torch.float8_e4m3fn), decl.scale.name: codes}
 
     def _plain(self, decl: TensorDecl, rng: np.random.Generator) -> Tensor:
-        shape = [POSITIONS if n is None else n for n in sizes(decl.shape, self.env)]
+        shape = [positions_of(self.program, self.env) if n is None else n for n in sizes(decl.shape, self.env)]
         if decl.name in self.roles.tensors("rope", "table"):
             return _rope_table(shape[0], shape[1])
         if any(e.at_least for e in decl.shape):
