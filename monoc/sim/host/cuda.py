@@ -3,11 +3,17 @@
 Launches return when they have finished, so streams and events have nothing to order; they keep their interfaces.
 """
 
+import functools
+import inspect
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+
+import torch
+
+from monoc.sim.errors import UsageError
 
 __all__ = ["DeviceProperties", "Event", "Stream", "cuda_stand_ins"]
 
@@ -88,6 +94,55 @@ class Event:
         return (end._time - self._time) * 1e3
 
 
+class Device:
+    """`with torch.cuda.device(...)`: a rank's thread has one device, so there is nothing to switch."""
+
+    def __init__(self, device: Any = None) -> None:
+        self.idx = device
+
+    def __enter__(self) -> "Device":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+
+def _missing(name: str, reason: str) -> UsageError:
+    return UsageError(
+        f"torch.cuda.{name} has no stand-in in a simulation ({reason}); leave it out there, or see "
+        "docs/simulator-host.md for what there is"
+    )
+
+
+def _explained() -> dict[str, Callable[..., Any] | type]:
+    """Public functions of `torch.cuda` as they are, but a failure for want of a GPU says so; classes that need one."""
+    found: dict[str, Callable[..., Any] | type] = {}
+    for name in torch.cuda.__all__:
+        function = getattr(torch.cuda, name, None)
+        if inspect.isfunction(function):
+            found[name] = _explained_function(name, function)
+    for name in ("CUDAGraph", "ExternalStream", "MemPool", "graph"):
+
+        def refuse(self: Any, *_: Any, name: str = name, **__: Any) -> None:
+            raise _missing(name, "nothing is captured or shared with a GPU")
+
+        found[name] = type(name, (), {"__init__": refuse})
+    return found
+
+
+def _explained_function(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except UsageError:
+            raise
+        except (AssertionError, AttributeError, NotImplementedError, RuntimeError) as error:
+            raise _missing(name, str(error).split("\n")[0]) from None
+
+    return call
+
+
 @contextmanager
 def _stream_scope(stream: Stream | None) -> Iterator[None]:
     yield
@@ -102,26 +157,45 @@ def cuda_stand_ins(
     def get_device_properties(device: Any = None) -> DeviceProperties:
         return properties
 
-    def nothing(*_: Any, **__: Any) -> None:
-        return None
+    def nothing() -> Callable[..., None]:
+        """A new function each time: torch wants its attributes to be different objects."""
+
+        def do_nothing(*_: Any, **__: Any) -> None:
+            return None
+
+        return do_nothing
+
+    def seed() -> Callable[[int], None]:
+        """Random numbers on "cuda" come from the CPU's generator."""
+
+        def manual_seed(value: int) -> None:
+            torch.default_generator.manual_seed(int(value))
+
+        return manual_seed
 
     return {
+        **_explained(),
         "Event": Event,
         "Stream": Stream,
         "current_device": rank,
         "current_stream": lambda device=None: stream,
         "default_stream": lambda device=None: stream,
         "device_count": lambda: ranks,
-        "empty_cache": nothing,
+        "device": Device,
+        "empty_cache": nothing(),
         "get_device_capability": lambda device=None: (properties.major, properties.minor),
         "get_device_name": lambda device=None: properties.name,
         "get_device_properties": get_device_properties,
         "is_available": lambda: True,
         "is_current_stream_capturing": lambda: False,
+        "ipc_collect": nothing(),
         "is_initialized": lambda: True,
+        "manual_seed": seed(),
+        "manual_seed_all": seed(),
         "mem_get_info": lambda device=None: (properties.total_memory, properties.total_memory),
-        "set_device": nothing,
-        "set_stream": nothing,
+        "reset_peak_memory_stats": nothing(),
+        "set_device": nothing(),
+        "set_stream": nothing(),
         "stream": _stream_scope,
-        "synchronize": nothing,
+        "synchronize": nothing(),
     }

@@ -40,8 +40,7 @@ def _specialization(function: JitFunction, bound: inspect.BoundArguments) -> tup
             key.append((name, value.dtype, tuple(value.shape), value.stride(), value.is_cuda))
         elif hasattr(value, "__cache_signature__"):
             # A wrapped argument: what FlyDSL specializes on, and whether it is a placeholder.
-            pointer = getattr(value, "pointer", None)
-            key.append((name, value.__cache_signature__(), pointer is not None and pointer.value is None))
+            key.append((name, value.__cache_signature__(), _is_placeholder(value)))
         elif isinstance(value, (bool, int, float)):
             key.append((name, type(value)))
         else:
@@ -51,6 +50,14 @@ def _specialization(function: JitFunction, bound: inspect.BoundArguments) -> tup
     except TypeError:
         return None
     return tuple(key)
+
+
+def _is_placeholder(wrapped: Any) -> bool:
+    """Whether a wrapped argument stands for no memory: a null pointer, or a DLPack capsule that is of no device."""
+    pointer, capsule = getattr(wrapped, "pointer", None), getattr(wrapped, "dladaptor", None)
+    if capsule is not None:
+        return not capsule.data_ptr or capsule.address_space != 1
+    return pointer is not None and pointer.value is None
 
 
 @contextmanager

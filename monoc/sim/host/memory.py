@@ -60,12 +60,16 @@ class DeviceMemory:
     ) -> Allocation | None:
         """Makes the tensor's storage device memory of `rank`; gives the present entry when it is that already.
 
-        None for a storage of no bytes.
+        An empty storage is given a byte, so that it is known by its address like any other. None where it cannot grow.
         """
         storage = storage_of(tensor)
+        if storage.nbytes() == 0:
+            try:
+                storage.resize_(1)
+            except RuntimeError:
+                return None
+            written = False
         address, nbytes = storage.data_ptr(), storage.nbytes()
-        if nbytes == 0:
-            return None
         with self._lock:
             known = self._by_address.get(address)
             if known is not None and self._storages[address]() is storage:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from monoc.sim.host.dlpack import mark_device
 from monoc.sim.host.memory import DeviceMemory, storage_of
 
 __all__ = ["DeviceMode"]
@@ -43,6 +44,8 @@ def _device_of(value: Any) -> torch.device | None:
     """The device a call argument names, or None when it names none."""
     if isinstance(value, torch.device):
         return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return torch.device("cuda", value)
     if isinstance(value, str) and value.partition(":")[0] in ("cuda", "cpu"):
         return torch.device(value)
     return None
@@ -68,6 +71,9 @@ class DeviceMode(TorchFunctionMode):
             return self._attribute(func, args)
         if func is torch.Tensor.get_device:
             return (self._rank() or 0) if self._on_device(args[0]) else -1
+        if func is torch.Tensor.__dlpack__:
+            capsule = func(*args, **kwargs)
+            return mark_device(capsule, self._rank() or 0) if self._on_device(args[0]) else capsule
         if func is torch.Tensor.pin_memory:
             return args[0]  # host memory, and all host memory is pinned as far as a CPU is concerned
         if func is torch.Tensor.record_stream:

@@ -2,7 +2,7 @@
 
 import ctypes
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import flydsl.compiler as flyc
@@ -319,3 +319,62 @@ def test_the_thread_group_sets_up_monocs_peer_buffers() -> None:
         first, second = host.run(body)
         assert first == second
         assert len(set(first)) == 2
+
+
+def test_compile_with_wrapped_device_tensors_launches() -> None:
+    """`from_dlpack` of device memory is live, of host memory a placeholder, as on a GPU."""
+
+    @flyc.kernel(known_block_size=[64, 1, 1])
+    def nothing(a: fx.Tensor):
+        pass
+
+    @flyc.jit
+    def launch(a: fx.Tensor, stream: fx.Stream = _STREAM):
+        nothing(a).launch(grid=(1, 1, 1), block=(64, 1, 1), stream=stream)
+
+    engine = Recorder()
+    with simulate(engine):
+        host, device = torch.zeros(64), torch.zeros(64, device="cuda")
+        flyc.compile(launch, flyc.from_dlpack(host), _STREAM)
+        assert engine.meetings == []
+        compiled = flyc.compile(launch, flyc.from_dlpack(device), _STREAM)
+        assert [m[0].values[0] for m in engine.meetings] == [device.data_ptr()]
+        compiled(flyc.from_dlpack(device), _STREAM)
+        assert len(engine.meetings) == 2
+        flyc.compile(launch, flyc.from_dlpack(host), _STREAM)
+        assert len(engine.meetings) == 2
+
+
+def test_empty_device_tensors_are_on_the_device() -> None:
+    with simulate(Recorder()):
+        empty = torch.empty(0, device="cuda")
+        assert empty.is_cuda
+        assert empty.device.type == "cuda"
+        assert not torch.empty(0).is_cuda
+        assert torch.zeros(2, device=0).is_cuda
+        assert torch.zeros(2).to(0).is_cuda
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: torch.cuda.CUDAGraph(),
+        lambda: torch.cuda.graph(None),
+        lambda: torch.cuda.ExternalStream(0),
+        lambda: torch.cuda.MemPool(),
+        lambda: torch.cuda.get_rng_state(),
+        lambda: torch.cuda.can_device_access_peer(0, 1),
+    ],
+)
+def test_what_has_no_stand_in_says_so(call: Callable[[], object]) -> None:
+    with simulate(Recorder()), pytest.raises(UsageError, match=r"torch\.cuda\.\w+ has no stand-in in a simulation"):
+        call()
+
+
+def test_seeds_make_device_random_numbers_repeatable() -> None:
+    with simulate(Recorder()), torch.cuda.device(0):
+        drawn = []
+        for _ in range(2):
+            torch.cuda.manual_seed(3)
+            drawn.append(torch.randn(4, device="cuda"))
+        assert torch.equal(*drawn)
