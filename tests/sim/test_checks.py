@@ -212,7 +212,7 @@ def test_instruction_limit() -> None:
         ("\tglobal_load_dwordx5 v[0:4], v[0:1], off", "unknown instruction"),
         ("\tv_add_f32_e32 v0, v1", "operand 3 is missing"),
         ("\tv_add_f32_e32 v0, v1, v2, v3", "takes 3 operands, not 4"),
-        ("\tv_add_f32_e32 v300, v1, v2", "lies behind the kernel's 32 vector registers"),
+        ("\tv_add_f32_e32 v200, v1, v2", "lies behind the kernel's 32 vector registers"),
         ("\tglobal_load_dwordx2 v0, v[2:3], off", "moves 2 dwords"),
         ("\ts_branch .LBB9_9", "branch target .LBB9_9 is unknown"),
         ("\ts_mov_b64 s[0:1], v2", "source must be a scalar register"),

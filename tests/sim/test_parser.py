@@ -112,7 +112,7 @@ def test_data_symbols() -> None:
     ("body", "message"),
     [
         ("\tv_add_f32_e32 v0, v1, %2", "cannot read operand '%2'"),
-        ("\tds_read_b32 v0, v1 offset:abc", "offset wants a number"),
+        ("\tds_read_b32 v0, v1 offset:abc", "offset wants a 32-bit number"),
         ("\ts_waitcnt foo(0)", "cannot read wait counter"),
     ],
 )

@@ -27,6 +27,9 @@ _IGNORED = frozenset(
 )  # fmt: skip
 
 
+_MOST = 1 << 28  # bytes of one object
+
+
 class DataBuilder:
     """Collects labelled bytes; debug sections' content is collected under their labels and never used."""
 
@@ -46,6 +49,8 @@ class DataBuilder:
         """Append what one directive emits; raises ValueError for a malformed one."""
         if name in (".p2align", ".align"):
             power = int(rest.split(",")[0], 0)
+            if not 0 <= power <= (16 if name == ".p2align" else 1 << 16):
+                raise ValueError(f"alignment {power}")
             self._next_align = max(4, 1 << power if name == ".p2align" else power)
             return
         if self._current is None or name in _IGNORED:
@@ -56,7 +61,10 @@ class DataBuilder:
         elif name in (".zero", ".skip", ".space"):
             words = split_top(rest)
             fill = int(words[1], 0) if len(words) > 1 else 0
-            self._current += bytes([fill & 0xFF]) * int(words[0], 0)
+            count = int(words[0], 0)
+            if not 0 <= count <= _MOST:
+                raise ValueError(f"{count} bytes are no size of a data object")
+            self._current += bytes([fill & 0xFF]) * count
         elif name in (".ascii", ".asciz", ".string"):
             text = rest.strip()[1:-1].encode().decode("unicode_escape").encode("latin-1")
             self._current += text + (b"" if name == ".ascii" else b"\0")

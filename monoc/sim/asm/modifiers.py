@@ -20,7 +20,7 @@ _PAIR = re.compile(r"([a-z_0-9]+):(.+)\Z")
 _CONTROLS = frozenset(
     ["offset", "offset0", "offset1", "row_shl", "row_shr", "row_ror", "row_bcast", "row_newbcast", "row_share",
      "wave_shl", "wave_rol", "wave_shr", "wave_ror", "row_mask", "bank_mask", "bound_ctrl", "fi", "mul", "div",
-     "cbsz", "abid", "blgp", "bitop3", "neg", "matrix_a_fmt", "matrix_b_fmt", "byte_sel"]
+     "cbsz", "abid", "blgp", "bitop3", "neg"]
 )  # fmt: skip
 _SHUFFLE = re.compile(r"swizzle\((.*)\)\Z")
 
@@ -48,6 +48,14 @@ def _swizzle(body: str) -> int:
     raise OperandSyntaxError(f"unknown swizzle mode {mode!r}")
 
 
+def _numbers(text: str, count: int | None, limit: int) -> list[int]:
+    """`[a,b,...]` of numbers below `limit`."""
+    words = text.strip("[]").split(",")
+    if (count is not None and len(words) != count) or not all(w.isdecimal() and int(w) < limit for w in words):
+        raise OperandSyntaxError(f"cannot read the list {text!r} of a modifier")
+    return [int(word) for word in words]
+
+
 @lru_cache(maxsize=16384)
 def parse_modifier(word: str) -> tuple[str, int] | None:
     """The (name, value) of a modifier, or None where `word` is not one; lists are packed one bit an entry.
@@ -61,23 +69,31 @@ def parse_modifier(word: str) -> tuple[str, int] | None:
         return None
     name, value = match[1], match[2]
     if name in _LISTS:
-        bits = [int(bit) for bit in value.strip("[]").split(",")]
+        bits = _numbers(value, None, 2)
         return name, sum(bit << i for i, bit in enumerate(bits)) | len(bits) << 16
     if name == "quad_perm":
-        lanes = [int(lane) for lane in value.strip("[]").split(",")]
+        lanes = _numbers(value, 4, 4)
         return name, sum(lane << (2 * i) for i, lane in enumerate(lanes))
     if name in ("dst_sel", "src0_sel", "src1_sel") and value in _SDWA:
         return name, _SDWA[value]
     if name == "dst_unused" and value in _UNUSED:
         return name, _UNUSED[value]
     if name == "offset" and (shuffle := _SHUFFLE.match(value)):
-        return name, _swizzle(shuffle[1])
+        try:
+            return name, _swizzle(shuffle[1])
+        except (ValueError, IndexError):
+            raise OperandSyntaxError(f"cannot read {value!r}") from None
+    if name == "neg" and value.startswith("["):  # f64 MFMA: the bits blgp has elsewhere
+        return "blgp", sum(bit << i for i, bit in enumerate(_numbers(value, 3, 2)))
     if name not in _CONTROLS:
         return None
     try:
-        return name, int(value, 0)
+        number = int(value, 0)
     except ValueError:
-        raise OperandSyntaxError(f"modifier {name} wants a number, not {value!r}") from None
+        number = 1 << 32
+    if not -(1 << 31) <= number < 1 << 31:
+        raise OperandSyntaxError(f"modifier {name} wants a 32-bit number, not {value!r}")
+    return name, number
 
 
 _WAIT = re.compile(r"(vmcnt|expcnt|lgkmcnt|vscnt)\((\d+|0x[0-9a-f]+)\)\Z")
@@ -88,6 +104,8 @@ def parse_waitcnt(text: str) -> tuple[tuple[str, int], ...]:
     words = [word for word in re.split(r"[\s&,]+", text) if word]
     if len(words) == 1 and re.fullmatch(r"\d+|0x[0-9a-fA-F]+", words[0]):
         packed = int(words[0], 0)
+        if packed > 0xFFFF:
+            raise OperandSyntaxError(f"wait counters {words[0]} have more than 16 bits")
         vm = (packed & 0xF) | (packed >> 10 & 0x30)
         return (("vmcnt", vm), ("expcnt", packed >> 4 & 7), ("lgkmcnt", packed >> 8 & 0xF))
     counters: list[tuple[str, int]] = []
@@ -95,5 +113,7 @@ def parse_waitcnt(text: str) -> tuple[tuple[str, int], ...]:
         match = _WAIT.match(word)
         if match is None:
             raise OperandSyntaxError(f"cannot read wait counter {word!r}")
+        if int(match[2], 0) > 63:
+            raise OperandSyntaxError(f"wait counter {word!r} is above 63")
         counters.append((match[1], int(match[2], 0)))
     return tuple(counters)

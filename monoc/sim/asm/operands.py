@@ -103,7 +103,18 @@ def split_top(text: str, separator: str = ",") -> list[str]:
     return [part for part in parts if part] if separator == " " else parts
 
 
+def _literal(text: str) -> int:
+    """An integer that fits the 32 bits of a literal constant."""
+    value = int(text) if _INTEGER.match(text) else int(text, 0)
+    if not -(1 << 31) <= value < 1 << 32:
+        raise OperandSyntaxError(f"literal {text} has more than 32 bits")
+    return value
+
+
 def _register(prefix: str, first: int, count: int, mods: int) -> Operand:
+    limit = 16 if prefix == "ttmp" else 128 if prefix == "s" else 256
+    if first + count > limit:
+        raise OperandSyntaxError(f"register {prefix}{first + count - 1} does not exist")
     base = _TTMP0 if prefix == "ttmp" else 0
     return Operand(_FILES[prefix], base + first, count, mods)
 
@@ -145,9 +156,9 @@ def parse_operand(text: str) -> Operand:
     if body in _SPECIAL:
         return Operand(OperandKind.SPECIAL, mods=mods, name=body.removeprefix("src_"))
     if _INTEGER.match(body):
-        return Operand(OperandKind.INT, int(body), 1, mods)
+        return Operand(OperandKind.INT, _literal(body), 1, mods)
     if _HEX.match(body):
-        return Operand(OperandKind.HEX, int(body, 0), 1, mods)
+        return Operand(OperandKind.HEX, _literal(body), 1, mods)
     if _FLOAT.match(body):
         (bits,) = struct.unpack("<q", struct.pack("<d", float(body)))
         return Operand(OperandKind.FLOAT, bits, 1, mods)

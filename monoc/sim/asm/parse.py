@@ -107,7 +107,10 @@ class _Parser:
                 metadata = self.metadata(numbered, number)
                 continue
             if text.startswith(".amdhsa_kernel"):
-                self.descriptor(numbered, text.split()[1])
+                words = text.split()
+                if len(words) != 2:
+                    raise self.error(".amdhsa_kernel wants the kernel's name", number)
+                self.descriptor(numbered, words[1])
                 continue
             while match := _LABEL.match(text):
                 self.label(match[2])
@@ -124,7 +127,10 @@ class _Parser:
         chunk: list[str] = []
         for _, raw in numbered:
             if raw.strip() == ".end_amdgpu_metadata":
-                return parse_metadata("\n".join(chunk))
+                try:
+                    return parse_metadata("\n".join(chunk))
+                except ValueError as error:
+                    raise self.error(f".amdgpu_metadata: {error}", start) from None
             chunk.append(raw)
         raise self.error(".amdgpu_metadata has no .end_amdgpu_metadata", start)
 
@@ -169,7 +175,9 @@ class _Parser:
             self.file(rest)
         elif name == ".loc":
             words = rest.split()
-            self.loc = (int(words[0]), int(words[1]))
+            if len(words) < 2 or not words[0].isdecimal() or not words[1].isdecimal():
+                raise self.error(".loc wants a file number and a line", number)
+            self.loc = (int(words[0]) & 0xFFFFFFFF, int(words[1]) & 0xFFFFFFFF)
         elif name == ".set":
             key, _, value = rest.partition(",")
             parsed = _number(value, self.symbols)
@@ -178,8 +186,8 @@ class _Parser:
         elif not self.in_text:
             try:
                 self.data.directive(name, rest)
-            except ValueError as error:
-                raise self.error(str(error), number) from None
+            except (ValueError, IndexError, OverflowError, MemoryError) as error:
+                raise self.error(f"cannot read {name}: {error}", number) from None
 
     def file(self, rest: str) -> None:
         match = re.match(r'(\d+)\s+"([^"]*)"(?:\s+"([^"]*)")?', rest)

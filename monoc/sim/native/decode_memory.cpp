@@ -140,7 +140,13 @@ bool decode_memory(Program& program, const Insn& insn, Op& op) {
     m.data = form->second.data;
     m.bytes = form->second.bytes;
     m.dwords = form->second.dwords;
-    if (!m.lds) check_data(insn, form->second, 0);
+    if (m.lds) {
+      bool keeps_half = m.data >= Data::u8_d16 && m.data <= Data::b16_d16_hi;
+      if (keeps_half || m.data == Data::b64 || (space != "buffer" && space != "global"))
+        throw DecodeError("has no form that loads to LDS");
+    } else {
+      check_data(insn, form->second, 0);
+    }
     if (space == "buffer") buffer_operands(program, insn, op, !m.lds);
     else flat_operands(program, insn, op, space, !m.lds, false, false);
     op.cls = space == "scratch" ? OpClass::scratch : OpClass::load;
@@ -169,6 +175,8 @@ bool decode_memory(Program& program, const Insn& insn, Op& op) {
     m.bytes = m.wide ? 8 : 4;
     m.dwords = m.wide ? 2 : 1;
     m.store = true;
+    Form data{Data::b32, 0, uint8_t(m.atomic == Atomic::cmpswap ? 2 * m.dwords : m.dwords), nullptr};
+    check_data(insn, data, space == "buffer" ? 0 : m.returns ? 2 : 1);
     if (space == "buffer") {
       buffer_operands(program, insn, op, true);
       if (m.returns) op.dst = m.vdata;

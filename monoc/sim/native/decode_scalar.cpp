@@ -29,19 +29,26 @@ int hwreg_immediate(const Operand& o) {
     else if (text[i] != ' ') part += text[i];
   }
   parts.push_back(part);
+  // 64, which no field may be, for anything but a small number.
+  auto number = [](const std::string& digits) {
+    bool small = !digits.empty() && digits.size() <= 2 && digits.find_first_not_of("0123456789") == std::string::npos;
+    return small ? std::stoi(digits) : 64;
+  };
   auto found = hwreg_ids().find(parts[0]);
   int id = 0;
   if (found != hwreg_ids().end()) id = found->second;
-  else if (!parts[0].empty() && parts[0].find_first_not_of("0123456789") == std::string::npos) id = std::stoi(parts[0]);
+  else if (number(parts[0]) <= 63) id = number(parts[0]);
   else throw DecodeError("hardware register " + parts[0] + " is not modelled");
-  int offset = parts.size() > 1 ? std::stoi(parts[1]) : 0, size = parts.size() > 2 ? std::stoi(parts[2]) : 32;
+  int offset = parts.size() > 1 ? number(parts[1]) : 0, size = parts.size() > 2 ? number(parts[2]) : 32;
+  if (parts.size() > 3 || id > 63 || offset > 31 || size < 1 || offset + size > 32)
+    throw DecodeError("wants hwreg(id, offset, size) of a field inside 32 bits");
   return id | offset << 6 | (size - 1) << 11;
 }
 
 const std::set<std::string>& nops() {
   // Caches, priorities and debug aids have no effect in a model without time and with one coherent memory.
   static const std::set<std::string> names = {
-      "s_nop", "s_setprio", "s_sethalt", "s_icache_inv", "s_incperflevel", "s_decperflevel", "s_ttracedata",
+      "s_nop", "s_setprio", "s_icache_inv", "s_incperflevel", "s_decperflevel", "s_ttracedata",
       "s_dcache_inv", "s_dcache_wb", "s_dcache_inv_vol", "s_dcache_wb_vol", "buffer_wbl2", "buffer_inv", "s_sendmsg",
       "v_nop", "ds_nop", "buffer_wbinvl1",
       "buffer_wbinvl1_vol"};
@@ -76,6 +83,7 @@ void smem(Program&, const Insn& insn, Op& op, int dwords, bool buffer) {
   op.cls = OpClass::smem;
   op.dst = scalar_register(operand(insn, 0), dwords, "destination");
   op.dst_dwords = uint8_t(dwords);
+  op.mem.bytes = uint8_t(4 * dwords);
   op.src[0].kind = Src::sgpr;
   op.src[0].index = scalar_register(operand(insn, 1), buffer ? 4 : 2, "base");
   op.src[0].dwords = buffer ? 4 : 2;
@@ -123,6 +131,7 @@ bool sopp(const Insn& insn, Op& op) {
   if (m == "s_barrier" || m == "s_sleep" || m == "s_trap") {
     op.fn = require_handler(m);
     op.cls = m == "s_barrier" ? OpClass::barrier : m == "s_sleep" ? OpClass::sleep : OpClass::message;
+    expect_operands(insn, m == "s_barrier" ? 0 : 1);
     op.imm = insn.operands.empty() ? 0 : int32_t(operand(insn, 0).value);
     return true;
   }

@@ -108,8 +108,24 @@ Src vector_source(Program& program, const Operand& o, const alu::AluOp& a, int i
   }
 }
 
+constexpr const char* kDppControls[] = {"quad_perm", "row_shl", "row_shr", "row_ror", "row_mirror", "row_half_mirror",
+                                        "row_newbcast", "row_share", "row_bcast", "wave_shl", "wave_rol", "wave_shr", "wave_ror"};
+
 // Source lane per destination lane of a DPP control, -1 outside the row (CDNA3 ISA, "DPP").
 void dpp_control(const Insn& insn, Extra& extra) {
+  int controls = 0;
+  auto within = [&](const char* name, int64_t low, int64_t high) {
+    int64_t given = insn.modifier(name, low);
+    if (given < low || given > high)
+      throw DecodeError("DPP " + std::string(name) + " must be " + std::to_string(low) + " to " + std::to_string(high));
+  };
+  for (const char* name : kDppControls) controls += insn.has(name);
+  if (controls > 1) throw DecodeError("has more than one DPP control");
+  for (const char* name : {"row_shl", "row_shr", "row_ror"}) within(name, 1, 15);
+  for (const char* name : {"row_newbcast", "row_share", "row_mask", "bank_mask"}) within(name, 0, 15);
+  for (const char* name : {"wave_shl", "wave_rol", "wave_shr", "wave_ror"}) within(name, 1, 1);
+  if (insn.has("row_bcast") && insn.modifier("row_bcast") != 15 && insn.modifier("row_bcast") != 31)
+    throw DecodeError("DPP row_bcast must be 15 or 31");
   auto set = [&](auto from) {
     for (int lane = 0; lane < 64; ++lane) extra.lane[lane] = from(lane);
   };
@@ -155,8 +171,7 @@ void dpp_control(const Insn& insn, Extra& extra) {
 }
 
 bool has_dpp(const Insn& insn) {
-  for (const char* name : {"quad_perm", "row_shl", "row_shr", "row_ror", "row_mirror", "row_half_mirror", "row_newbcast", "row_share",
-                           "row_bcast", "wave_shl", "wave_rol", "wave_shr", "wave_ror"})
+  for (const char* name : kDppControls)
     if (insn.has(name)) return true;
   return false;
 }

@@ -155,7 +155,7 @@ void decode(Program& program, const Insn& insn, Op& op) {
   op.imm = -1;
   if (decode_scalar(program, insn, op) || decode_memory(program, insn, op) || decode_lds(program, insn, op) ||
       decode_vector(program, insn, op))
-    return;
+    return check_modifiers(insn);
   throw DecodeError("unknown instruction " + insn.mnemonic, true);
 }
 

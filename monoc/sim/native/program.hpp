@@ -74,6 +74,8 @@ bool decode_scalar(Program& program, const Insn& insn, Op& op);
 bool decode_memory(Program& program, const Insn& insn, Op& op);
 bool decode_lds(Program& program, const Insn& insn, Op& op);
 bool decode_vector(Program& program, const Insn& insn, Op& op);
+// Throws DecodeError for a modifier the instruction's family does not have, or an offset its encoding has no room for.
+void check_modifiers(const Insn& insn);
 const std::vector<std::string>& memory_mnemonics();
 const std::vector<std::string>& lds_mnemonics();
 std::vector<std::string> known_mnemonics();
