@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from monoc.sim import _core
 from monoc.sim.asm import AsmModule, Instruction, Kernel, Operand, OperandKind, parse_asm
 from monoc.sim.errors import AsmError, UsageError
@@ -74,8 +76,12 @@ def _pack(value: Any, size: int) -> bytes:
         if size not in (4, 8):
             raise UsageError(f"a float argument has 4 or 8 bytes, the kernel wants {size}")
         return struct.pack("<f" if size == 4 else "<d", value)
-    if isinstance(value, (bool, int)):
+    if isinstance(value, (bool, int, np.integer)):
+        if not -(1 << (8 * size - 1)) <= int(value) < 1 << (8 * size):
+            raise UsageError(f"argument {value} does not fit the kernel's {size} bytes")
         return (int(value) & ((1 << (8 * size)) - 1)).to_bytes(size, "little")
+    if isinstance(value, np.floating):
+        return _pack(float(value), size)
     raise UsageError(f"argument {value!r} is no int, float, bytes or tensor")
 
 
@@ -90,9 +96,37 @@ def _hidden(kind: str, grid: tuple[int, int, int], block: tuple[int, int, int]) 
     return 0
 
 
-def _entry(kernel: Kernel) -> dict[str, int]:
-    """Kernel entry state from the descriptor directives (LLVM AMDGPUUsage, "Initial Kernel Execution State")."""
+# Largest values of descriptor directives: registers of a wave, LDS of a CTA, scratch of a lane (COMPUTE_TMPRING_SIZE
+# holds 8 MB a wave), user SGPRs.
+_LIMITS = {
+    "next_free_vgpr": 512,
+    "accum_offset": 256,
+    "group_segment_fixed_size": 160 * 1024,
+    "private_segment_fixed_size": 128 * 1024,
+    "kernarg_size": 64 * 1024,
+    "user_sgpr_count": 32,
+    "user_sgpr_kernarg_preload_length": 32,
+    "user_sgpr_kernarg_preload_offset": 16 * 1024,
+}
+
+
+def _entry(kernel: Kernel, path: str) -> dict[str, int]:
+    """Kernel entry state from the descriptor directives (LLVM AMDGPUUsage, "Initial Kernel Execution State").
+
+    Raises `AsmError` for values no gfx950 kernel can have.
+    """
     d = kernel.descriptor
+    for key, value in d.items():
+        if not 0 <= value <= _LIMITS.get(key, 0xFFFFFFFF):
+            limit = _LIMITS.get(key, 0xFFFFFFFF)
+            raise AsmError(f"kernel {kernel.name}: .amdhsa_{key} {value} is not within 0 to {limit}", path=path)
+    preload = d.get("user_sgpr_kernarg_preload_offset", 0) + d.get("user_sgpr_kernarg_preload_length", 0)
+    if 4 * preload > d.get("kernarg_size", 0):
+        raise AsmError(f"kernel {kernel.name} preloads {preload} dwords, more than its arguments have", path=path)
+    for argument in kernel.arguments:
+        if argument.offset + argument.size > d.get("kernarg_size", 0):
+            where = f"argument {argument.name or argument.offset} of kernel {kernel.name}"
+            raise AsmError(f"{where} lies behind .amdhsa_kernarg_size {d.get('kernarg_size', 0)}", path=path)
     vgprs = max(d.get("next_free_vgpr", 0), 1)
     vgprs = -(-vgprs // 8) * 8  # allocation granule of gfx90a and later
     mode = (
@@ -104,7 +138,7 @@ def _entry(kernel: Kernel) -> dict[str, int]:
         | d.get("ieee_mode", 1) << 9
     )
     if mode & 0xF:
-        raise AsmError(f"kernel {kernel.name} asks for a rounding mode other than to nearest even")
+        raise AsmError(f"kernel {kernel.name} asks for a rounding mode other than to nearest even", path=path)
     sets_mode = any(i.mnemonic.startswith("s_setreg") for i in kernel.instructions)
     return {
         "vgprs": vgprs,
@@ -171,7 +205,7 @@ class _Decoder:
         return AsmError(message, path=self.module.path, line=instruction.line, source=instruction.text)
 
     def run(self) -> Any:
-        native = _core.Program(self.kernel.name, _entry(self.kernel))
+        native = _core.Program(self.kernel.name, _entry(self.kernel, self.module.path))
         for instruction in self.kernel.instructions:
             operands = [self.operand(operand) for operand in instruction.operands]
             failure = native.append(

@@ -86,6 +86,8 @@ class Simulator:
             raise UsageError(f"ranks must be at least 1, not {ranks}")
         if threads is not None and threads < 1:
             raise UsageError(f"threads must be at least 1, not {threads}")
+        if not 0 <= seed < 1 << 64 or not 0 <= instruction_limit < 1 << 64:
+            raise UsageError("seed and instruction_limit are 64-bit numbers, not negative")
         self.arch = arch
         self.ranks = ranks
         self.seed = seed
@@ -108,7 +110,11 @@ class Simulator:
             path = Path(source)
             if not path.is_file():
                 raise UsageError(f"no file {path}")
-            return load_program(path.read_text(), str(path), kernel, self.arch)
+            try:
+                text = path.read_text()
+            except UnicodeDecodeError:
+                raise UsageError(f"{path} is no assembly text") from None
+            return load_program(text, str(path), kernel, self.arch)
         return load_program(source, "<asm>", kernel, self.arch)
 
     def register(
@@ -123,10 +129,12 @@ class Simulator:
         """Makes the storage of a torch tensor or numpy array device memory of `rank`, without a copy; its address.
 
         `rank` None: every rank may use it (peer memory). `written` False: its content counts as never written.
-        `output`: storing a never-written value there is an error. The array is kept alive until `unregister`.
+        `output`: storing a never-written value there is an error. The array is kept alive until `unregister`. A
+        numpy array that is not writeable is read-only for kernels too.
         """
         address, size = _extent(memory)
-        self.register_memory(rank, address, size, name=name, written=written, output=output)
+        read_only = isinstance(memory, np.ndarray) and not memory.flags.writeable
+        self._add(rank, address, size, name, written, output, read_only)
         self._kept[address] = memory
         return int(memory.ctypes.data) if isinstance(memory, np.ndarray) else int(memory.data_ptr())
 
@@ -141,13 +149,18 @@ class Simulator:
         output: bool = False,
     ) -> None:
         """`register` by address and size; the caller keeps the memory alive."""
+        self._add(rank, address, nbytes, name, written, output, read_only=False)
+
+    def _add(
+        self, rank: int | None, address: int, nbytes: int, name: str, written: bool, output: bool, read_only: bool
+    ) -> None:
         if rank is not None and not 0 <= rank < self.ranks:
             raise UsageError(f"rank {rank} does not exist: the simulator has {self.ranks}")
         if nbytes <= 0:
             raise UsageError(f"buffer {name or hex(address)} is empty")
         label = name or f"buffer {address:#x}"
         try:
-            self._machine.add_buffer(address, nbytes, label, -1 if rank is None else rank, written, output, False)
+            self._machine.add_buffer(address, nbytes, label, -1 if rank is None else rank, written, output, read_only)
         except ValueError as error:
             raise UsageError(str(error)) from None
         for watched, role in self._watched.items():
@@ -209,6 +222,8 @@ class Simulator:
         pairs = sorted(launches.items() if isinstance(launches, Mapping) else launches, key=lambda pair: pair[0])
         if not pairs:
             raise UsageError("no launch given")
+        if len({rank for rank, _ in pairs}) != len(pairs):
+            raise UsageError("two launches for one rank: give one launch a rank")
         native = [self._native(rank, launch) for rank, launch in pairs]
         programs = [(rank, launch.program) for rank, launch in pairs]
         start = time.perf_counter()
@@ -235,12 +250,17 @@ class Simulator:
         return Report(sum(executed), seconds, executed, counts)
 
     def _native(self, rank: int, launch: Launch) -> tuple[int, Any, bytes, Dim3, Dim3, int]:
-        if not 0 <= rank < self.ranks:
+        if not isinstance(rank, int) or not 0 <= rank < self.ranks:
             raise UsageError(f"rank {rank} does not exist: the simulator has {self.ranks}")
         program = launch.program
         block = launch.block or program.kernel.workgroup
         if block is None:
             raise UsageError(f"kernel {program.name} has no required workgroup size: give Launch(block=...)")
+        for name, extent in (("grid", launch.grid), ("block", block)):
+            if len(extent) != 3 or not all(0 < int(number) < 1 << 32 for number in extent):
+                raise UsageError(f"{name} {extent}: give three positive numbers")
+        if not 0 <= launch.lds < 1 << 32:
+            raise UsageError(f"lds {launch.lds}: give the bytes of dynamic LDS")
         if program.digest not in self._data:
             self._data.add(program.digest)
             for name, storage, start in program.data:
@@ -248,6 +268,9 @@ class Simulator:
                 self._machine.add_buffer(start, size, f"constant {name}", -1, True, False, True)
         kernarg = program.kernarg(launch.args, launch.grid, block) if launch.kernarg is None else launch.kernarg
         wanted = program.kernel.descriptor.get("kernarg_size", 0)
+        explicit = max((a.offset + a.size for a in program.kernel.explicit_arguments), default=0)
+        if len(kernarg) < explicit:
+            raise UsageError(f"kernarg has {len(kernarg)} bytes, the arguments of {program.name} take {explicit}")
         if len(kernarg) < wanted:
             hidden = program.kernarg([0] * len(program.kernel.explicit_arguments), launch.grid, block)
             kernarg = kernarg + hidden[len(kernarg) :]

@@ -41,6 +41,7 @@ inline void buffer_address(Wave& w, const Op& op, Access& a) {
   for (int l = 0; l < 64; ++l) a.addr[l] = start + off[l];
   if (stride != 0) [[unlikely]] {
     // Structured: num_records counts elements of `stride` bytes.
+    if (resource[1] >> 31) return report(w, op, "unsupported", "a swizzled buffer resource");
     uint64_t out = 0;
     for (int l = 0; l < 64; ++l) {
       uint32_t index = m.idxen ? w.vgpr[m.vaddr].v[l] : 0;
@@ -91,6 +92,8 @@ inline void lane_addresses(Wave& w, const Op& op, Access& a) {
 }
 
 inline void bounds_error(Wave& w, const Op& op, int lane, uint64_t address) {
+  // A finding's address 0 stands for "no memory involved".
+  if (address == 0) return report(w, op, "bounds", "access through a null pointer", lane);
   report(w, op, "bounds", op.mem.store ? "store outside every registered buffer" : "access outside every registered buffer",
          lane, address);
 }
@@ -122,7 +125,8 @@ inline bool each_buffer(Wave& w, const Op& op, const Access& a, Body body) {
   uint16_t& cached = w.tc->buffer_cache[op.index];
   if (cached < map.size()) [[likely]] {
     Buffer& buffer = map.at(cached);
-    if (uint64_t(low) >= buffer.base && uint64_t(high) + bytes <= buffer.end()) [[likely]] {
+    // Signed: an address with the top bit set is below every buffer.
+    if (low >= int64_t(buffer.base) && uint64_t(high) + bytes <= buffer.end()) [[likely]] {
       body(buffer, a.active);
       return w.stop != Stop::fault;
     }

@@ -101,7 +101,7 @@ void atomic(Wave& w, const Op& op) {
   settle(a);
   const MemInfo& m = op.mem;
   uint64_t exec = w.exec();
-  if (exec == 0) return;
+  if (exec == 0 || w.stop == Stop::fault) return;
   alignas(64) Lanes old[2];
   fill(old[0], 0);
   fill(old[1], 0);

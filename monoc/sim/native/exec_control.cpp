@@ -97,6 +97,10 @@ void smem(Wave& w, const Op& op, uint64_t address) {
     cached = uint16_t(found);
   }
   const Buffer& buffer = map.at(found);
+  if (w.tc->handoff) [[unlikely]] {
+    handoff_access(w, op, &address, 1, false);
+    if (w.stop == Stop::fault) return;
+  }
   std::memcpy(w.sgpr + op.dst, reinterpret_cast<const void*>(address), 4 * DWORDS);
   w.last_load = &op;
   w.last_address = address;

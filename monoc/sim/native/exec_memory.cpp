@@ -111,37 +111,45 @@ inline void scatter(const uint64_t* addr, const Lanes* s, uint64_t lanes) {
 
 constexpr bool keeps_half(Data d) { return d >= Data::u8_d16 && d <= Data::b16_d16_hi; }
 
+// Which of `lanes`, all in `buffer`, load a never-written byte: a mask a dword. Lanes cut by num_records count by the dwords they read.
+[[gnu::noinline]] void unwritten_lanes(const MemInfo& m, const Access& a, const Buffer& buffer, uint64_t lanes, uint64_t* bad) {
+  for (int d = 0; d < 4; ++d) bad[d] = 0;
+  uint8_t* written = buffer.written.load(std::memory_order_acquire);
+  if (!written) return;
+  uint64_t whole = lanes & ~a.partial;
+  if (whole) {
+    Access inside;
+    const uint64_t* addr = a.addr;
+    if (whole != a.active) {  // other lanes' addresses are in other buffers, or reach behind this one
+      inside = a;
+      inside.active = whole;
+      settle(inside);
+      addr = inside.addr;
+    }
+    for (int d = 0; d < m.dwords; ++d)
+      for (int l = 0; l < 64; ++l) {
+        uint8_t need = m.bytes >= 4 ? 15 : uint8_t(((1 << m.bytes) - 1) << (addr[l] & 3));
+        bad[d] |= uint64_t((written_at(written, buffer, addr[l])[d] & need) != need) << l;
+      }
+    for (int d = 0; d < m.dwords; ++d) bad[d] &= whole;
+  }
+  for (uint64_t left = lanes & a.partial; left; left &= left - 1) {
+    int l = __builtin_ctzll(left);
+    for (int d = 0; d < m.dwords && a.addr[l] + 4 * d + 4 <= a.limit; ++d)
+      bad[d] |= uint64_t((written_at(written, buffer, a.addr[l])[d] & 15) != 15) << l;
+  }
+}
+
 // Poison of the loaded registers from the written bits of what was read.
 [[gnu::noinline]] void load_poison(Wave& w, const Op& op, const Access& a, const Buffer& buffer, uint64_t lanes) {
   const MemInfo& m = op.mem;
-  uint8_t* written = buffer.written.load(std::memory_order_acquire);
-  uint64_t bad[4] = {};
-  if (written) {
-    if (m.dwords == 4) {
-      uint64_t any = 0;
-      for (int l = 0; l < 64; ++l) {
-        uint32_t bits;
-        __builtin_memcpy(&bits, written_at(written, buffer, a.addr[l]), 4);
-        any |= uint64_t((bits & 0x0f0f0f0f) != 0x0f0f0f0f) << l;
-      }
-      if (any & lanes)
-        for (int d = 0; d < 4; ++d)
-          for (int l = 0; l < 64; ++l)
-            bad[d] |= uint64_t((written_at(written, buffer, a.addr[l])[d] & 15) != 15) << l;
-    } else {
-      for (int d = 0; d < m.dwords; ++d)
-        for (int l = 0; l < 64; ++l) {
-          uint8_t need = m.bytes >= 4 ? 15 : uint8_t(((1 << m.bytes) - 1) << (a.addr[l] & 3));
-          bad[d] |= uint64_t((written_at(written, buffer, a.addr[l])[d] & need) != need) << l;
-        }
-    }
-  }
-  uint64_t any = (bad[0] | bad[1] | bad[2] | bad[3]) & lanes;
-  if (!any && !w.poisoned) return;
+  uint64_t bad[4];
+  unwritten_lanes(m, a, buffer, lanes, bad);
+  if (!(bad[0] | bad[1] | bad[2] | bad[3]) && !w.poisoned) return;
   Poison& poison = ensure_poison(w);
   for (int d = 0; d < m.dwords; ++d) {
     uint64_t& bits = poison.v[m.vdata + d];
-    bits = keeps_half(m.data) ? bits | (bad[d] & lanes) : (bits & ~lanes) | (bad[d] & lanes);
+    bits = keeps_half(m.data) ? bits | bad[d] : (bits & ~lanes) | bad[d];
   }
 }
 
@@ -156,7 +164,7 @@ constexpr bool keeps_half(Data d) { return d >= Data::u8_d16 && d <= Data::b16_d
   }
 }
 
-[[gnu::noinline]] void load_to_lds(Wave& w, const Op& op, uint64_t lanes, const Lanes* data) {
+[[gnu::noinline]] void load_to_lds(Wave& w, const Op& op, uint64_t lanes, const Lanes* data, const uint64_t* bad) {
   // LDS address: M0 (all of it: LDS is larger than 64 KB) + instruction offset + lane * size (CDNA3 ISA 9.1.9, "Buffer Loads to LDS").
   uint32_t size = op.mem.bytes < 4 ? 4 : op.mem.bytes;
   uint32_t base = w.sgpr[kM0] + uint32_t(op.mem.offset);
@@ -164,9 +172,10 @@ constexpr bool keeps_half(Data d) { return d >= Data::u8_d16 && d <= Data::b16_d
     int l = __builtin_ctzll(lanes);
     uint32_t at = base + uint32_t(l) * size;
     if (uint64_t(at) + size > w.cta->lds_bytes) return report(w, op, "bounds", "LDS address behind the CTA's LDS", l, at);
+    if (at & 3) return report_number(w, op, "misaligned", "LDS address %llu is not aligned", at, l);
     for (uint32_t d = 0; d < size / 4; ++d) {
       __builtin_memcpy(w.cta->lds + at + 4 * d, &data[d].v[l], 4);
-      if (w.cta->lds_written) w.cta->lds_written[(at >> 2) + d] = 15;
+      if (w.cta->lds_written) w.cta->lds_written[(at >> 2) + d] = (bad[d] >> l & 1) ? 0 : 15;
     }
   }
   w.tc->changed();
@@ -178,7 +187,7 @@ void load(Wave& w, const Op& op) {
   lane_addresses(w, op, a);
   const MemInfo& m = op.mem;
   uint64_t exec = w.exec();
-  if (exec == 0) return;
+  if (exec == 0 || w.stop == Stop::fault) return;
   constexpr int N = D == Data::b64 ? 2 : D == Data::b96 ? 3 : D == Data::b128 ? 4 : 1;
   bool to_lds = m.lds;
   Lanes* dst = to_lds ? nullptr : w.vgpr + m.vdata;
@@ -193,7 +202,8 @@ void load(Wave& w, const Op& op) {
     }
     if (a.active == 0 && !to_lds) return;
   }
-  if (a.active == 0) return to_lds ? load_to_lds(w, op, exec, room) : void();
+  uint64_t lds_bad[4] = {};
+  if (a.active == 0) return to_lds ? load_to_lds(w, op, exec, room, lds_bad) : void();
   bool ok = each_buffer(w, op, a, [&](Buffer& buffer, uint64_t lanes) {
     if (lanes == ~0ull && !a.partial && !to_lds) [[likely]] {
       gather<D>(a.addr, dst);
@@ -205,8 +215,8 @@ void load(Wave& w, const Op& op) {
         b.active = lanes & ~a.partial;
         if (b.active) {
           settle(b);
-          if (keeps_half(D)) copy(t[0], *dst);
           Lanes* g = room + 16;
+          if (keeps_half(D)) copy(g[0], *dst);
           gather<D>(b.addr, g);
           for (int i = 0; i < N; ++i) blend(t[i], g[i], b.active);
         }
@@ -219,13 +229,19 @@ void load(Wave& w, const Op& op) {
         for (int i = 0; i < N; ++i) blend(dst[i], t[i], lanes);
     }
     if (buffer.written.load(std::memory_order_relaxed) || w.poisoned) [[unlikely]] {
-      if (!to_lds) load_poison(w, op, a, buffer, lanes & ~a.partial);
+      if (!to_lds) {
+        load_poison(w, op, a, buffer, lanes);
+      } else {
+        uint64_t bad[4];
+        unwritten_lanes(m, a, buffer, lanes, bad);
+        for (int i = 0; i < N; ++i) lds_bad[i] |= bad[i];
+      }
     }
     if (w.tc->observe) [[unlikely]] observe_bytes(w, buffer, op, false, uint64_t(__builtin_popcountll(lanes)) * m.bytes);
     if (w.tc->handoff) [[unlikely]] handoff_access(w, op, a.addr, lanes, false);
   });
   if (!ok) return;
-  if (to_lds) return load_to_lds(w, op, exec, room);
+  if (to_lds) return load_to_lds(w, op, exec, room, lds_bad);
   int first = __builtin_ctzll(a.active);
   w.last_load = &op;
   w.last_address = a.addr[first];
@@ -270,7 +286,7 @@ template <Data D>
 void store(Wave& w, const Op& op) {
   Access a;
   lane_addresses(w, op, a);
-  if (a.active == 0) return;
+  if (a.active == 0 || w.stop == Stop::fault) return;
   const MemInfo& m = op.mem;
   const Lanes* src = w.vgpr + m.vdata;
   bool ok = each_buffer(w, op, a, [&](Buffer& buffer, uint64_t lanes) {

@@ -1,6 +1,7 @@
 #include "machine.hpp"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -68,10 +69,35 @@ struct Layout {
 void check(const RankLaunch& launch, int ranks) {
   if (launch.rank < 0 || launch.rank >= ranks) throw std::invalid_argument("rank " + std::to_string(launch.rank) + " does not exist");
   if (launch.threads() == 0 || launch.threads() > 1024) throw std::invalid_argument("a CTA has 1 to 1024 threads");
-  if (uint64_t(launch.grid[0]) * launch.grid[1] * launch.grid[2] > 1u << 22) throw std::invalid_argument("more than 4,194,304 CTAs");
+  uint64_t ctas = 1;
+  for (uint32_t extent : launch.grid) {
+    if (extent == 0) throw std::invalid_argument("a grid has at least one CTA");
+    ctas = std::min<uint64_t>(ctas * extent, 1ull << 32);
+  }
+  if (ctas > 1u << 22) throw std::invalid_argument("more than 4,194,304 CTAs");
   if (launch.program->entry.lds_bytes + launch.dynamic_lds > 160 * 1024) throw std::invalid_argument("a CTA has at most 160 KB of LDS");
   if (launch.kernarg.size() < launch.program->entry.kernarg_bytes) throw std::invalid_argument("kernel arguments are too short");
 }
+
+// A launch in progress: one at a time, and its kernel arguments are device memory only while it lasts.
+class Running {
+ public:
+  Running(std::atomic<bool>& flag, MemoryMap& map, const std::vector<RankLaunch>& launches) : flag_(flag), map_(map), launches_(launches) {
+    if (flag.exchange(true)) throw std::invalid_argument("another launch of this simulator is running");
+  }
+  ~Running() {
+    for (const RankLaunch& launch : launches_)
+      if (launch.dispatch_address) map_.remove(launch.dispatch_address);
+    flag_ = false;
+  }
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+
+ private:
+  std::atomic<bool>& flag_;
+  MemoryMap& map_;
+  const std::vector<RankLaunch>& launches_;
+};
 
 // The AQL packet a kernel may read its sizes from (HSA runtime specification, kernel dispatch packet).
 void dispatch_packet(const RankLaunch& launch, uint8_t* packet) {
@@ -151,7 +177,18 @@ void Machine::start(Cta& cta, ThreadContext& tc) {
   cta.started = true;
 }
 
+// Gives a finished CTA's memory back where all CTAs together would not fit the host.
+void Machine::recycle(const Cta& cta) {
+  constexpr size_t kPlenty = size_t(4) << 30;
+  if (arena_bytes_ < kPlenty) return;
+  size_t page = size_t(sysconf(_SC_PAGE_SIZE)), index = size_t(&cta - ctas_.data());
+  size_t end = index + 1 < offsets_.size() ? offsets_[index + 1] : arena_bytes_;
+  size_t first = (offsets_[index] + page - 1) / page * page, last = end / page * page;
+  if (first < last) madvise(arena_ + first, last - first, MADV_DONTNEED);
+}
+
 Result Machine::launch(std::vector<RankLaunch>& launches, const Options& options) {
+  Running running(running_, map_, launches);
   if (handoff_) handoff_->begin_launch();
   options_ = options;
   findings_.clear();
@@ -163,6 +200,11 @@ Result Machine::launch(std::vector<RankLaunch>& launches, const Options& options
     cta_count += launch.ctas();
     wave_count += size_t(launch.ctas()) * launch.waves();
   }
+  uint64_t state = uint64_t(wave_count) * sizeof(Wave) + uint64_t(cta_count) * sizeof(Cta);
+  uint64_t memory = uint64_t(sysconf(_SC_PHYS_PAGES)) * uint64_t(sysconf(_SC_PAGE_SIZE));
+  if (state > memory / 2)
+    throw std::invalid_argument("the launch's " + std::to_string(wave_count) + " waves need " + std::to_string(state >> 30) +
+                                " GiB of host memory for their scalar state alone: launch fewer CTAs");
   ctas_.assign(cta_count, Cta{});
   waves_.clear();
   waves_.resize(wave_count);
@@ -267,7 +309,6 @@ Result Machine::launch(std::vector<RankLaunch>& launches, const Options& options
   }
   if (options.observe)
     for (int i = 0; i < map_.size(); ++i) result.buffer_names.push_back(map_.at(i).name);
-  for (RankLaunch& launch : launches) map_.remove(launch.dispatch_address);
   if (failure_) std::rethrow_exception(failure_);
   result.findings = findings_;
   return result;

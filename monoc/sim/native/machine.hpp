@@ -95,12 +95,13 @@ class Machine {
   uint64_t total_changes() const;
   void start(Cta& cta, ThreadContext& tc);
   void reserve(size_t bytes);
+  void recycle(const Cta& cta);
 
   MemoryMap map_;
   std::unique_ptr<Handoff> handoff_;
   int ranks_;
   Options options_;
-  std::atomic<bool> abort_{false};
+  std::atomic<bool> abort_{false}, running_{false};
   std::mutex mutex_;
   std::vector<Finding> findings_;
   std::exception_ptr failure_;

@@ -219,6 +219,7 @@ bool ThreadRun::visit(Cta& cta) {
     advanced = advanced || again || sliced;
     if (cta.live == 0) {
       cta.done = true;
+      machine_.recycle(cta);
       return true;
     }
     if (!again) break;

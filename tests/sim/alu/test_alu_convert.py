@@ -273,9 +273,9 @@ def test_packing_of_integers_and_norms() -> None:
     for byte in range(4):
         out = run(
             "v_cvt_pk_u8_f32",
-            bits32([-1.0, 200.5, 300.0, np.nan]),
+            bits32([-1.0, 201.5, 300.0, np.nan]),
             np.full(4, byte, np.uint32),
             np.full(4, 0x11223344, np.uint32),
         )
         keep = 0x11223344 & ~(0xFF << 8 * byte)
-        np.testing.assert_array_equal(out, [keep | v << 8 * byte for v in (0, 200, 255, 0)])
+        np.testing.assert_array_equal(out, [keep | v << 8 * byte for v in (0, 202, 255, 0)])

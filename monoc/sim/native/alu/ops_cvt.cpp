@@ -36,9 +36,10 @@ u32 pair(u32 lo, u32 hi) { return (lo & 0xffffu) | hi << 16; }
 template <int byte>
 f32 ubyte(u32 x) { return static_cast<f32>(static_cast<i32>(x >> (8 * byte) & 0xffu)); }
 
+// Rounds by MODE (nearest even), unlike v_cvt_u32_f32: so measured on gfx90c, the documents do not say.
 u32 pk_u8(f32 x, u32 byte, u32 old) {
   const u32 shift = 8 * (byte & 3u);
-  return (old & ~(0xffu << shift)) | static_cast<u32>(clamp(to_i32(x), 0, 255)) << shift;
+  return (old & ~(0xffu << shift)) | static_cast<u32>(clamp(to_i32(__builtin_rintf(x)), 0, 255)) << shift;
 }
 
 u32 unsigned_byte(u32 half_word) { return static_cast<u32>(clamp(static_cast<i16>(half_word), 0, 255)); }

@@ -100,14 +100,14 @@ u32 lerp_u8(u32 a, u32 b, u32 round) {
   return result;
 }
 
-// Arithmetic shift of both sources, saturated to a byte each; the destination's high half is cleared.
+// Arithmetic shift of both sources, saturated to a byte each: a 16-bit result, so op_sel may put it into the high half.
 template <i32 lo, i32 hi>
-u32 ashr_pk(i32 a, i32 b, u32 shift) {
+u16 ashr_pk(i32 a, i32 b, u32 shift) {
   const i32 x = a >> (shift & 31);
   const i32 y = b >> (shift & 31);
   const u32 p = static_cast<u32>(x < lo ? lo : x > hi ? hi : x) & 0xff;
   const u32 q = static_cast<u32>(y < lo ? lo : y > hi ? hi : y) & 0xff;
-  return p | q << 8;
+  return static_cast<u16>(p | q << 8);
 }
 
 template <bool carry_in, bool subtract, bool reverse, bool clamp>
@@ -295,8 +295,8 @@ constexpr AluOp kTable[] = {
     op<[](u64 a, u32 b, u64 c) -> u64 { return qsad(a, b, c, false); }>("v_qsad_pk_u16_u8"),
     op<[](u64 a, u32 b, u64 c) -> u64 { return qsad(a, b, c, true); }>("v_mqsad_pk_u16_u8"),
     op<[](u32 a, u32 b, u32 c) -> u32 { return lerp_u8(a, b, c); }>("v_lerp_u8"),
-    op<[](i32 a, i32 b, u32 c) -> u32 { return ashr_pk<-128, 127>(a, b, c); }>("v_ashr_pk_i8_i32"),
-    op<[](i32 a, i32 b, u32 c) -> u32 { return ashr_pk<0, 255>(a, b, c); }>("v_ashr_pk_u8_i32"),
+    op<[](i32 a, i32 b, u32 c) -> u16 { return ashr_pk<-128, 127>(a, b, c); }>("v_ashr_pk_i8_i32"),
+    op<[](i32 a, i32 b, u32 c) -> u16 { return ashr_pk<0, 255>(a, b, c); }>("v_ashr_pk_u8_i32"),
     // CDNA4 ISA document: one step of a shift register with the taps 0xc5.
     op<[](u32 a) -> u32 { return (a << 1) ^ (shr(a, 31) ? 197u : 0u); }>("v_prng_b32"),
 };
