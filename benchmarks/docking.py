@@ -6,20 +6,22 @@
 The wheel is downloaded once into the folder (some hundred megabytes; only the models' folders are kept). Nothing of it
 is part of monoc. The emitted package stands where the hand-written launches did. For each kind the original docking and
 the emitted one make the same step, each with a runner of its own; a line says whether their outputs are the same bits
-on all ranks and finite, and how long the simulations took (compiling falls into the first). Exit code 1 if not.
+on all ranks and finite, and how long the simulations took (compiling falls into the first). With `--decisions N`, both
+instead decide N random deployments, layers and steps, a recorder in the runner's place. Exit code 1 if they differ.
 """
 
 import importlib.util
 import json
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Annotated, Any
 
 import torch
 import typer
+from docked.decisions import Disagreement, decide
 from docked.layers import KINDS, Kind, Step, configuration, context, make_layer, run
 from docked.stand_ins import World, install, module
 from peer.wheel import fetch
@@ -174,11 +176,26 @@ def _judged(outputs: dict[str, list[tuple[torch.Tensor, ...]]]) -> dict[str, Any
     return {"same": same, "finite": finite, "shapes": [list(t.shape) for t in first]}
 
 
+def _decisions(about: Model, cases: int, seed: int) -> tuple[dict[str, int], list[Disagreement]]:
+    """Both dockings on random deployments, layers and steps; the GPU is as the case says."""
+    with simulate(Simulator("gfx950", ranks=1)) as host:
+        world = World(host, about.tp)
+        install(world)
+        about.install()
+        emitted, runner = (sys.modules[f"{about.mono}.{part}"] for part in ("mono_decode", "runner"))
+        real = host.properties
+        torch.cuda.get_device_properties = lambda device=None: replace(real, multi_processor_count=world.compute_units)
+        kind = getattr(runner, about.program.runner.class_name)
+        return decide(about.program, about.originals()[0], emitted, world, kind, cases, seed)
+
+
 def main(
     folder: Annotated[Path, typer.Option(help="where the wheel's files, the packages and compiled launches are kept")],
     model: Annotated[str, typer.Option(help="dsv41 or dsv4_pro; both when absent")] = "",
     kind: Annotated[str, typer.Option(help="one layer kind; all when absent")] = "",
     rows: Annotated[int, typer.Option(min=1)] = 1,
+    decisions: Annotated[int, typer.Option(min=0, help="decide so many random cases instead of running steps")] = 0,
+    seed: Annotated[int, typer.Option(help="of the random cases")] = 0,
     threads: Annotated[int, typer.Option(help="host threads; 0: one a core")] = 0,
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
@@ -191,6 +208,14 @@ def main(
         if not kinds:
             raise typer.BadParameter(f"{kind!r} is none of {', '.join(k.name for k in KINDS[name])}")
         about = Model.of(name, folder)
+        if decisions:
+            outcomes, different = _decisions(about, decisions, seed)
+            failed |= bool(different)
+            summary = {"model": name, "cases": decisions, "outcomes": outcomes, "different": len(different)}
+            console.print(json.dumps(summary), soft_wrap=True)
+            for d in different[:20]:
+                console.print(f"  {d.case}\n    original: {d.original}\n    emitted:  {d.emitted}", markup=False)
+            continue
         for one in kinds:
             simulator = Simulator("gfx950", ranks=about.tp, threads=threads or None)
             with simulate(simulator, cache_dir=folder / "compiled") as host:

@@ -38,10 +38,12 @@ class Indexer(Thing):
 
 
 class World:
-    """What differs from rank to rank and from step to step: the forward context of each rank."""
+    """The process and its ranks, each with a forward context."""
 
     def __init__(self, host: SimulatedHost, tp: int) -> None:
         self.host, self.tp = host, tp
+        self.cdna, self.compute_units, self.fp8_linears = 4, 256, True
+        self.envs = SimpleNamespace(VLLM_ROCM_USE_AITER_MOE_A4W4_DSV4=False, VLLM_ROCM_FP8_PADDING=True)
         self.contexts: dict[int, Any] = {}
         self.log: list[str] = []
 
@@ -71,7 +73,7 @@ def install(world: World) -> None:
     for name in [n for n in sys.modules if n == "vllm" or n.startswith("vllm.")]:
         del sys.modules[name]
     rank: Callable[[], int] = world.host.rank
-    module("vllm.envs", VLLM_ROCM_USE_AITER_MOE_A4W4_DSV4=False, VLLM_ROCM_FP8_PADDING=True)
+    sys.modules["vllm.envs"] = module("vllm").envs = world.envs  # type: ignore[assignment, attr-defined]
     module("vllm.config", CUDAGraphMode=GraphMode)
     module("vllm.logger", init_logger=lambda name: SimpleNamespace(info_once=world.note, debug_once=world.note))
     module(
@@ -85,9 +87,9 @@ def install(world: World) -> None:
         get_forward_context=lambda: world.contexts[rank()],
         is_forward_context_available=lambda: rank() in world.contexts,
     )
-    module("vllm.platforms", current_platform=SimpleNamespace(num_compute_units=lambda index: 256))
-    module("vllm.platforms.rocm", get_cdna_version=lambda: 4)
-    module("vllm._aiter_ops", rocm_aiter_ops=SimpleNamespace(is_linear_fp8_enabled=lambda: True))
+    module("vllm.platforms", current_platform=SimpleNamespace(num_compute_units=lambda index: world.compute_units))
+    module("vllm.platforms.rocm", get_cdna_version=lambda: world.cdna)
+    module("vllm._aiter_ops", rocm_aiter_ops=SimpleNamespace(is_linear_fp8_enabled=lambda: world.fp8_linears))
     module("vllm.model_executor.layers.fused_moe.oracle.mxfp4", Mxfp4MoeBackend=MoeBackend)
     module(
         "vllm.model_executor.layers.quantization.utils.fp8_utils",

@@ -138,7 +138,7 @@ def test_v41_tail(v41: Docked, host: Host) -> None:
     name, weights, given = v41.recorded.calls[-1]
     assert name == "ffn"
     assert weights.attn is None
-    assert given == {"part": part, **mixes}
+    assert given == {"part": part, **mixes, "topk": 6}
 
 
 def test_attributes(v41: Docked, host: Host) -> None:
