@@ -73,11 +73,10 @@ class Reference:
         given: Sequence[Mapping[str, Tensor]],
         host: Host | None = None,
         observer: Observer | None = None,
-        until: str | None = None,
     ) -> Trace:
         """Run ``entry``: ``given`` holds each rank's inputs, weights, scales and caches by name, as the host has them.
 
-        ``host`` stands in for host calls: it gives the tensors they write. ``until``: stop once this value is computed.
+        ``host`` stands in for host calls: it gives the tensors they write.
         Nothing given is changed: caches are copied.
         """
         run = _Run(self.program, self.build, tuple(given), Trace(), observer)
@@ -90,8 +89,6 @@ class Reference:
             for statement in step.statements:
                 if statement.guard.evaluate(run.env):
                     run.statement(statement)
-                    if until in statement.results:
-                        return run.trace
         return run.trace
 
 

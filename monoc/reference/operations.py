@@ -39,9 +39,11 @@ def _reused(call: Call) -> Results | None:
 
 def linear(call: Call) -> Results:
     """x [.., k] times w [n, k] transposed."""
+    if (known := _reused(call)) is not None:
+        return known
     w = call.values["w"]
-    matrix = w.matrix() if isinstance(w, BlockWeight) else w.double()
-    return _reused(call) or (_numbers(call.values["x"]) @ matrix.T,)
+    matrix = w.matrix().double() if isinstance(w, BlockWeight) else w.double()
+    return (_numbers(call.values["x"]) @ matrix.T,)
 
 
 def grouped_linear(call: Call) -> Results:
@@ -49,7 +51,7 @@ def grouped_linear(call: Call) -> Results:
     if (known := _reused(call)) is not None:
         return known
     x, w = _numbers(call.values["x"]), call.values["w"]
-    matrix = w.matrix() if isinstance(w, BlockWeight) else w.double()
+    matrix = w.matrix().double() if isinstance(w, BlockWeight) else w.double()
     return (torch.einsum("tgk,gnk->tgn", x, matrix.reshape(x.shape[1], -1, matrix.shape[1])),)
 
 
@@ -63,7 +65,7 @@ def expert_linear(call: Call) -> Results:
     out = torch.empty(*ids.shape, n, dtype=torch.float64)
     for expert in ids.unique().tolist():
         picked = ids == expert
-        matrix = w.expert(expert) if isinstance(w, BlockWeight) else w[expert].double()
+        matrix = w.expert(expert).double() if isinstance(w, BlockWeight) else w[expert].double()
         out[picked] = rows[picked] @ matrix.T
     return (out,)
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from monoc.reference.formats import Mx
-from monoc.reference.interpret import Reference, Trace
+from monoc.reference.interpret import Both, Observer, Reference, Trace
 from monoc.sim import SimulatorError
-from monoc.spec.program import Entry, OpStatement, Role, ShardingKind
+from monoc.spec.program import Entry, OpStatement, Role, ShardingKind, Statement
 from monoc.verify.cells import Cell
 from monoc.verify.compare import Difference, Nearness, compare
 from monoc.verify.drive import Driver, Step, StepResult, package_build
@@ -88,7 +88,7 @@ class Verifier:
         start = time.monotonic()
         result = CellResult(cell)
         entry = next(e for e in self.program.entries if e.name == cell.kind.entry)
-        steps, weights = self._steps(cell, entry)
+        steps, wholes, weights = self._steps(cell, entry)
         try:
             begin = time.monotonic()
             result.raw = self.driver.run(cell, weights, steps)
@@ -99,12 +99,13 @@ class Verifier:
         except (SimulatorError, AssertionError, RuntimeError) as error:
             result.error = f"{type(error).__name__}: {error}"
             return result
-        for step, raw in zip(steps, result.raw, strict=True):
-            result.steps.append(self._judge(cell, entry, step, raw, weights))
+        for step, whole, raw in zip(steps, wholes, result.raw, strict=True):
+            result.steps.append(self._judge(cell, entry, step, whole, raw, weights))
         result.seconds = time.monotonic() - start
         return result
 
-    def _steps(self, cell: Cell, entry: Entry) -> tuple[list[Step], Weights]:
+    def _steps(self, cell: Cell, entry: Entry) -> tuple[list[Step], list[dict[str, Tensor]], Weights]:
+        """The steps, what the reference alone makes of them, the weights."""
         case = CASES[cell.case]
         steps = []
         for k, width in enumerate(cell.widths):
@@ -122,34 +123,37 @@ class Verifier:
             self._weights = (key, Weights(self.program, env, cell.tp, cell.seed))
             case.weights(self.program, self._weights[1])
         weights = self._weights[1]
-        for step in steps:
-            self._materialise(entry, step, weights)
-        return steps, weights
+        return steps, [self._whole(entry, step, weights) for step in steps], weights
 
-    def _materialise(self, entry: Entry, step: Step, weights: Weights) -> None:
-        """Numbers for the experts the reference routes to."""
-        routes = [
-            s.results[0]
-            for la in entry.launches
-            for s in la.statements
-            if isinstance(s, OpStatement) and s.op == "route" and s.guard.evaluate(self.program.environment(step.build))
-        ]
-        if routes:
-            trace = self._reference(entry, step, weights, until=routes[-1])
-            for name in routes:
-                weights.materialise(trace.values[name].stated[0].flatten().tolist())
+    def _whole(self, entry: Entry, step: Step, weights: Weights) -> dict[str, Tensor]:
+        """The reference's own way through a step: outputs and picks. Experts get numbers as they are picked."""
+        routes: set[str] = set()
+
+        def materialise(name: str, statement: Statement, both: Both) -> None:
+            if isinstance(statement, OpStatement) and statement.op == "route" and name == statement.results[0]:
+                weights.materialise(both.stated[0].flatten().tolist())
+                routes.add(name)
+
+        trace = self._reference(entry, step, weights, materialise)
+        return {n: trace.values[n].stated[0] for n in (*entry.outputs, *routes)}
 
     def _given(self, step: Step, weights: Weights) -> list[dict[str, Tensor]]:
         return [{**w, **i} for w, i in zip(weights.tensors, step.inputs.tensors, strict=True)]
 
-    def _reference(
-        self, entry: Entry, step: Step, weights: Weights, check: StageCheck | None = None, until: str | None = None
-    ) -> Trace:
+    def _reference(self, entry: Entry, step: Step, weights: Weights, observer: Observer) -> Trace:
         reference = Reference(self.program, step.build)
         given = self._given(step, weights)
-        return reference.run(entry, given, lambda _: step.inputs.selected, check, until)
+        return reference.run(entry, given, lambda _: step.inputs.selected, observer)
 
-    def _judge(self, cell: Cell, entry: Entry, step: Step, raw: StepResult, weights: Weights) -> StepFindings:
+    def _judge(
+        self,
+        cell: Cell,
+        entry: Entry,
+        step: Step,
+        whole: Mapping[str, Tensor],
+        raw: StepResult,
+        weights: Weights,
+    ) -> StepFindings:
         found = StepFindings(step.build["tokens"])
         env = self.program.environment(step.build)
         seen, caches = self._seen(cell, entry, step, raw, weights)
@@ -158,10 +162,9 @@ class Verifier:
         check = StageCheck(self.program, seen, caches, env)
         self._reference(entry, step, weights, check)
         found.stages = check.findings
-        whole = self._reference(entry, step, weights)
         alike = _same_routes(entry, seen, whole)
         for name in entry.outputs:
-            stated = whole.values[name].stated[0]
+            stated = whole[name]
             value = raw.outputs[0][name].float().reshape(stated.shape)
             rows = torch.ones(len(stated), dtype=torch.bool) if alike is None else alike
             found.ends[name] = compare(value[rows], stated[rows], stated[rows].double(), END_TO_END)
@@ -218,13 +221,13 @@ def _bits(value: Tensor) -> Tensor:
     return value.contiguous().view(torch.int16 if value.dtype is torch.bfloat16 else torch.int32)
 
 
-def _same_routes(entry: Entry, seen: Mapping[str, Seen], whole: Trace) -> Tensor | None:
+def _same_routes(entry: Entry, seen: Mapping[str, Seen], whole: Mapping[str, Tensor]) -> Tensor | None:
     """Which tokens the kernel and the reference gave the same experts; None without routing."""
     found: Tensor | None = None
     for la in entry.launches:
         for s in la.statements:
-            if isinstance(s, OpStatement) and s.op == "route" and s.results[0] in seen:
-                kernel, reference = seen[s.results[0]].ranks[0], whole.values[s.results[0]].stated[0]
+            if isinstance(s, OpStatement) and s.op == "route" and s.results[0] in seen and s.results[0] in whole:
+                kernel, reference = seen[s.results[0]].ranks[0], whole[s.results[0]]
                 same = (kernel.sort(dim=1).values == reference.sort(dim=1).values).all(dim=1)
                 found = same if found is None else found & same
     return found
