@@ -41,7 +41,8 @@ class KeyTableParams:
 
     First the selection's slots with bit 31 set (-1 for a row of -1), then the token's ``window_counts`` [tokens] i32
     first entries of ``window`` (i32 [tokens, ``window_width``]), then -1 to the row's end (with ``fill``; else
-    unwritten). ``count`` = selected + window entries, 0 where ``cache_slots`` (i64 [tokens]) is negative.
+    unwritten). ``count`` = selected + window entries, 0 where ``cache_slots`` (i64 [tokens]) is negative. ``batch``: entries
+    a thread has in flight where the row is not filled.
     """
 
     stage: str
@@ -53,6 +54,7 @@ class KeyTableParams:
     window_width: str
     selection: Selection | None = None
     fill: bool = True
+    batch: int = 4
     tokens: str = "b.tokens"
     template: str = "key_table"
 
