@@ -46,9 +46,10 @@ VARIANT = "variant"  # the base of what depends on a layer's variant
 CREATE = frozenset({"layer", "vllm_config", VARIANT})
 DEFERRED = frozenset({"layer", VARIANT})  # what is still at hand after a layer was made
 # Identifiers of the emitted module and of its methods
-_TAKEN = frozenset({"torch", "cache", "round_up", "given", "why", "results", "reasons", "weights", "options",
-                    "unserved", "runner", "layer", "vllm_config", "rows", "entry", "variant", "cls", "self", "skip",
-                    "take_weights"})  # fmt: skip
+_TAKEN = frozenset({
+    "cache", "cls", "entry", "given", "kept", "layer", "name", "options", "reasons", "results", "round_up", "rows",
+    "runner", "self", "skip", "take_weights", "torch", "unserved", "variant", "vllm_config", "weights", "why",
+})  # fmt: skip
 _MODULES = frozenset(sys.stdlib_module_names) | {"torch", "numpy", "builtins"}
 _FRAMES = ("f_", "gi_", "cr_", "ag_", "tb_", "co_", "func_")  # attributes of frames, generators, code
 

@@ -92,7 +92,7 @@ class DockingReader:
         entries = reader.read()
         weights = self._weights(f.map("weights", required=True))
         options = self._options(f.map("options"))
-        attributes = self.bindings(f.map("attributes"), Place("condition", CREATE | {"entry"}), "an attribute")
+        attributes = self._always(f.map("attributes"), Place("condition", CREATE | {"entry"}), "an attribute")
         if class_name in {c.name for c in self.runner.weights} | {self.runner.class_name}:
             self.diagnostics.error(
                 Code.DUPLICATE_NAME, f"`{class_name}` is a class of `runner`", f.at("class"), "rename it"
@@ -115,10 +115,10 @@ class DockingReader:
     def _plain(self, text: YamlText | None) -> str:
         if text is None:
             return ""
-        if not _PLAIN.fullmatch(text.text) or not 1 <= len(text.text) <= 100:
+        if not _PLAIN.fullmatch(text.text) or not 1 <= len(text.text) <= 100 or "%" in text.text:
             self.diagnostics.error(
                 Code.BAD_TEXT, f"{quoted(text.text)} is no plain text", text.span,
-                "1 to 100 characters, no double quotes, backslashes, braces or line breaks",
+                "1 to 100 characters, no double quotes, backslashes, braces, percent signs or line breaks",
             )  # fmt: skip
         return text.text
 
@@ -191,7 +191,17 @@ class DockingReader:
         known = [*(b.limit for b in self.runner.bounds), *(o.name for o in self.runner.options)]
         for key, _ in node.items if node is not None else ():
             self.reader.choice(key, known, "constructor option")
-        return self.bindings(node, Place("condition", CREATE), "an option")
+        return self._always(node, Place("condition", CREATE), "an option")
+
+    def _always(self, node: YamlMap | None, place: Place, what: str) -> tuple[Binding, ...]:
+        """Bindings that have a value in every case."""
+        found = self.bindings(node, place, what)
+        for binding in found:
+            if binding.when is not None:
+                self.diagnostics.error(
+                    Code.DOCKING, f"`{binding.name}` has no value otherwise", binding.when.span, "add `else ...`"
+                )
+        return found
 
     def _imports(self, node: YamlMap | None, arguments: frozenset[str]) -> tuple[Import, ...]:
         for key, value in node.items if node is not None else ():
