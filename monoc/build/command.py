@@ -140,7 +140,9 @@ def register(app: typer.Typer) -> None:
         if as_json:
             typer.echo(json.dumps({"good": not bad, "kernels": [asdict(r) for r in rows]}, indent=2))
         else:
-            Console().print(_table(rows, stages))
+            console = Console()
+            console.width = max(console.width, 130)  # piped output is not cut
+            console.print(_table(rows, stages))
             typer.echo(f"{len(rows)} {'stages' if stages else 'kernels'}: {len(bad) or 'no'} problems")
             for row, problem in bad:
                 typer.echo(f"{row.launch} {row.build} {row.stage}: {problem}", err=True)
