@@ -17,9 +17,11 @@ def prove_grid(plan: PlanModule, target: Target) -> list[Failure]:
     """The grid is resident: a CTA a compute unit, its threads whole waves of all SIMDs."""
     found = []
     if target.cus < plan.GRID:
-        found.append(
-            (("grid", target.name), f"a grid of {plan.GRID} CTAs cannot be resident on {target.cus} compute units")
+        message = (
+            f"a grid of {plan.GRID} CTAs cannot be resident on {target.cus} compute units: give the spec's target at "
+            f"most {target.cus} ctas"
         )
+        found.append((("grid", target.name), message))
     if plan.THREADS % (target.wave * target.simds):
         found.append(
             (
