@@ -204,9 +204,9 @@ class _Keys:
         return torch.from_numpy(picks), torch.from_numpy(table), np.unique(np.concatenate(used)), blocks
 
     def _through(self, picks: Tensor, table: Tensor, positions: np.ndarray, owners: np.ndarray, ratio: int) -> Tensor:
-        """The picks as slots of the compressed cache."""
+        """The picks as slots of the compressed cache; those of padded rows stay what they are."""
         out = picks.clone()
-        for t in range(self.tokens):
+        for t in sorted(set(range(self.tokens)) - set(self.contexts.padded)):
             count = min((int(positions[t]) + 1) // ratio, picks.shape[1])
             rows = picks[t, :count]
             slots = table[int(owners[t]), (rows.clamp(min=0) // BLOCK).long()] * BLOCK + rows.clamp(min=0) % BLOCK
