@@ -115,6 +115,28 @@ def _show(console: Console, rows: list[Row]) -> None:
     console.print(table)
 
 
+def _markdown(rows: list[Row]) -> Iterator[str]:
+    """A line a launch and width, `ours / theirs (ratio)` in each column."""
+    names = list(dict.fromkeys(row.what for row in rows))
+    yield f"| launch, rows | {' | '.join(names)} |"
+    yield f"|{' --- |' * (len(names) + 1)}"
+    for launch, tokens in sorted({(row.launch, row.tokens) for row in rows}, key=_order):
+        cells = []
+        for name in names:
+            (row,) = (r for r in rows if (r.launch, r.tokens, r.what) == (launch, tokens, name))
+            ratio = f" ({row.ratio:.2f})" if row.judged and row.theirs else ""
+            cells.append(f"{_number(row.ours)} / {_number(row.theirs)}{ratio}")
+        yield f"| {launch.upper()}, {tokens} | {' | '.join(cells)} |"
+
+
+def _order(key: tuple[str, int]) -> tuple[int, int]:
+    return (("k1", "k2", "ffn").index(key[0]), key[1])
+
+
+def _number(value: float) -> str:
+    return f"{value:.1f}" if value % 1 and value < 100 else f"{value:.0f}"
+
+
 def main(
     folder: Annotated[Path, typer.Option(help="where the wheel's launches and compiled results are kept")],
     tokens: Annotated[list[int] | None, typer.Option(help="step widths; 1, 8, 16, 48 when absent")] = None,
@@ -123,6 +145,7 @@ def main(
     ratio: Annotated[int, typer.Option(help="compress ratio of the layer: 0, 1 or 2")] = 2,
     lines: Annotated[bool, typer.Option(help="the source lines that execute most, of both (compiles again)")] = False,
     as_json: Annotated[bool, typer.Option("--json")] = False,
+    markdown: Annotated[bool, typer.Option(help="the table as docs/performance.md has it")] = False,
 ) -> None:
     """Compares the launches; prints a table."""
     console = Console(width=110)
@@ -154,7 +177,9 @@ def main(
                     new += _rows(name, width, ours, theirs, _chain(plan, name, shapes))
                 rows += new
                 failed |= _tell(console, entry, width, done, new, lines, as_json)
-    if not as_json:
+    if markdown:
+        print("\n".join(_markdown(rows)))
+    elif not as_json:
         _show(console, rows)
     raise typer.Exit(1 if failed else 0)
 
