@@ -78,7 +78,7 @@ class BlockWeight:
         else:
             numbers = torch.from_numpy(np.take(_quads(), data.numpy().view(np.uint16)).view(np.float32))
         scale = code_scale(codes)
-        if 20 < int(codes.min()) and int(codes.max()) < 230:
+        if int(codes.min()) > 20 and int(codes.max()) < 230:
             scale = scale.float()
         else:  # powers fp32 does not have, or NaN
             numbers = numbers.double()

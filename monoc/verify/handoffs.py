@@ -12,7 +12,7 @@ from typing import Any
 
 from monoc.sim.handoff import Kind, Manifest, Region, Scope
 
-__all__ = ["launch_manifest", "missing_handoffs"]
+__all__ = ["crossing_regions", "launch_manifest", "missing_handoffs"]
 
 PAIR_FORMS = ("pair", "peer", "two_hop")
 
@@ -62,15 +62,49 @@ def _ctas(plan: Any, stages: Iterable[Any]) -> tuple[int, ...] | None:
     return tuple(sorted(found))
 
 
-def missing_handoffs(manifest: Manifest, traffic: Mapping[tuple[int, str], tuple[int, int]]) -> list[str]:
-    """Hand-offs of the manifest that did not happen: nothing was stored, or no other CTA read it."""
+def crossing_regions(plan: Any, b: Any, launch: str) -> frozenset[str]:
+    """The regions some unit of which one CTA writes and another reads, on this rank or from another one."""
+    stages, table = plan.LAUNCHES[launch].stages(b), plan.LAUNCHES[launch].regions(b)
+    return frozenset(
+        name
+        for name, (writers, readers) in _roles(plan, b, launch).items()
+        if (b.tp > 1 and table[name].space == "peer")
+        or _crosses(plan, name, [stages[s] for s in writers], [stages[s] for s in readers])
+    )
+
+
+def _crosses(plan: Any, region: str, writers: Sequence[Any], readers: Sequence[Any]) -> bool:
+    if any(s.take != "placed" for s in (*writers, *readers)):
+        return True
+    owner = {
+        unit: (s.first_cta + task) % plan.GRID
+        for s in writers
+        for w in s.writes
+        if w.region == region
+        for task in range(s.tasks)
+        for unit in _units(w.units(task))
+    }
+    return any(
+        owner.get(unit, (s.first_cta + task) % plan.GRID) != (s.first_cta + task) % plan.GRID
+        for s in readers
+        for r in s.reads
+        if r.region == region
+        for task in range(s.tasks)
+        for unit in _units(r.units(task))
+    )
+
+
+def _units(units: Any) -> range:
+    return range(units.first, units.first + units.count * units.stride, units.stride)
+
+
+def missing_handoffs(
+    manifest: Manifest, crossing: frozenset[str], traffic: Mapping[tuple[int, str], tuple[int, int]]
+) -> list[str]:
+    """Hand-offs of the manifest that did not happen: nothing was stored, or a region of ``crossing`` not read."""
     found = []
-    ranks = {region.rank for region in manifest}
     for region in manifest:
         stored, read = traffic[region.rank, region.name]
-        # a CTA may be the only reader of what it wrote: with one CTA, and of its own part with one rank
-        one = region.writers is not None and region.writers == region.readers and len(region.writers) == 1
-        alone = one or (region.scope is Scope.SYSTEM and len(ranks) == 1)
-        if not stored or (not read and not alone):
+        if not stored or (not read and region.name in crossing):
             found.append(f"{region.name} of rank {region.rank}: {stored} words stored, {read} read by other CTAs")
     return found
