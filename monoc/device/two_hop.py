@@ -41,6 +41,7 @@ def sum_owned(
                 token, place = divide(item, items)
                 word = task * (columns // 2) + place * (_VECTOR // 2)
                 at = token * row + word
-                total = rank_sum(parts, ranks, lambda source, at=at: source * (tokens * row) + at, _VECTOR // 2)
+                places = [source * (tokens * row) + at for source in range(ranks)]
+                total = rank_sum(parts, ranks, places.__getitem__, _VECTOR // 2)
                 sums.put(at, pack_row(total))
     sums.done(cta, task)

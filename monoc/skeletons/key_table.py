@@ -39,10 +39,10 @@ class Selection:
 class KeyTableParams:
     """Task t: region ``table``, i32 words [token][``width``] and then a count a token; unit t: token t's.
 
-    First the selection's slots with bit 31 set (-1 for a row of -1), then the token's ``window_counts`` [tokens] i32
-    first entries of ``window`` (i32 [tokens, ``window_width``]), then -1 to the row's end (with ``fill``; else
-    unwritten). ``count`` = selected + window entries, 0 where ``cache_slots`` (i64 [tokens]) is negative. ``batch``: entries
-    a thread has in flight where the row is not filled.
+    First the selection's slots with bit 31 set (-1 for a row of -1), then the token's ``window_counts`` [tokens]
+    i32 first entries of ``window`` (i32 [tokens, ``window_width``]), then -1 to the row's end (with ``fill``; else
+    unwritten). ``count`` = selected + window entries, 0 where ``cache_slots`` (i64 [tokens]) is negative.
+    ``batch``: entries a thread has in flight where the row is not filled.
     """
 
     stage: str
