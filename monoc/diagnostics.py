@@ -12,10 +12,12 @@ Every pass reports to one :class:`Diagnostics` collector, so that a run shows al
 from __future__ import annotations
 
 import difflib
+import errno
+import os
+import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from pathlib import Path
 
 from monoc.expr.ir import Span
 
@@ -81,6 +83,7 @@ class Code(StrEnum):
     OUTPUT = "output"
     RUNNER = "runner"
     SCHEDULE = "schedule"
+    UNFIT = "unfit"  # from here on of the passes, not of reading
     DOCKING = "docking"
 
 
@@ -194,15 +197,17 @@ class Diagnostics:
         """The text of a UTF-8 file of at most ``limit`` bytes, kept for excerpts; None (reported) if unreadable."""
         at = span or Span(path, 1, 1)
         try:
-            raw = Path(path).read_bytes()
+            if stat.S_ISREG(os.stat(path).st_mode):
+                with open(path, "rb") as file:
+                    raw = file.read(limit + 1)
+            else:  # a pipe may never end, nor a device
+                raise OSError(errno.EINVAL, "Is a directory" if os.path.isdir(path) else "Not a regular file")
         except (OSError, ValueError) as e:
             why = getattr(e, "strerror", None) or "not a usable path"
             self.error(Code.FILE, f"cannot read {quoted(path)}: {why}", at, "give the path of a readable file")
             return None
         if len(raw) > limit:
-            self.error(
-                Code.TOO_LARGE, f"{quoted(path)} has {len(raw)} bytes, the most is {limit}", at, "split the file"
-            )
+            self.error(Code.TOO_LARGE, f"{quoted(path)} has more than {limit} bytes", at, "split the file")
             return None
         try:
             text = raw.decode("utf-8")

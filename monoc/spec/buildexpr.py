@@ -34,9 +34,9 @@ BuildValue = int | bool | str
 
 
 class InexactDivisionError(ArithmeticError):
-    """``/`` met operands that do not divide, or a zero divisor."""
+    """``/`` met operands that do not divide, or ``/``, ``cdiv`` or ``pad`` a divisor they cannot take."""
 
-    def __init__(self, expr: BuildBinary, a: int, b: int) -> None:
+    def __init__(self, expr: BuildExpr, a: int, b: int) -> None:
         super().__init__(f"{a} / {b}")
         self.expr, self.a, self.b = expr, a, b
 
@@ -88,7 +88,8 @@ class BuildExpr:
     def evaluate(self, env: Mapping[str, BuildValue]) -> int:
         """The value where every name is ``env``'s; truth values are 0 and 1, ``and`` and ``or`` as in Python.
 
-        Raises :class:`InexactDivisionError` where ``/`` has a remainder, ``KeyError`` for a missing name."""
+        Raises :class:`InexactDivisionError` where ``/`` has a remainder or a divisor is no good, ``KeyError`` for a
+        missing name."""
         raise NotImplementedError
 
     def names(self) -> frozenset[str]:
@@ -208,6 +209,8 @@ class BuildCall(BuildExpr):
 
     def evaluate(self, env: Mapping[str, BuildValue]) -> int:
         args = [a.evaluate(env) for a in self.args]
+        if self.function in (BuildFunction.CDIV, BuildFunction.PAD) and args[1] < 1:
+            raise InexactDivisionError(self, args[0], args[1])
         match self.function:
             case BuildFunction.MIN:
                 return min(args)

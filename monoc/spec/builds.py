@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import prod
 
 from monoc.diagnostics import Code, Diagnostics
 from monoc.spec.buildexpr import BuildAny, BuildExpr, BuildInt, BuildValue, InexactDivisionError
@@ -47,12 +48,16 @@ def read_build(node: YamlMap, reader: Reader, names: Names) -> BuildSpace:
         variants = _variants(table, reader, names)
     require = _require(node, reader, names)
     space = BuildSpace(tuple(params), tuple(variants) or (Variant("only", ()),), require)
-    total = 1
-    for p in params:
-        total *= len(p.values)
+    total = sum(prod(len(x) for x in (*(p.values for p in params), *(x for _, x in v.values))) for v in space.variants)
     if total > _MAX_BUILDS:
-        reader.diagnostics.error(Code.BUILD_RANGE, f"{total} builds a variant", node.span, "narrow the ranges")
-        return BuildSpace((), space.variants, ())
+        longest = max(params, key=lambda p: len(p.values), default=None)
+        reader.diagnostics.error(
+            Code.BUILD_RANGE,
+            f"{total} builds, the most are {_MAX_BUILDS}",
+            (longest.span if longest is not None else None) or node.span,
+            "narrow the ranges",
+        )
+        return BuildSpace(space.params, (), ())  # no sizes to check
     if not reader.diagnostics.errors and next(space.builds(), None) is None:
         at = next((k.span for k, _ in node.items if k.text == "require"), node.span)
         reader.diagnostics.error(Code.BUILD_EMPTY, "no build fulfils `require`", at, "loosen it")

@@ -10,6 +10,7 @@ from monoc.diagnostics import Code, Diagnostics, quoted
 from monoc.expr.ir import Span
 from monoc.spec.ast import ProgramText
 from monoc.spec.blocks import parse_program
+from monoc.spec.buildexpr import InexactDivisionError
 from monoc.spec.builds import Samples, read_build, read_dims
 from monoc.spec.constants import FoldError, round_f32
 from monoc.spec.docking import Docking
@@ -37,7 +38,15 @@ def load_program(path: str) -> Program:
     tree = None if text is None else parse_yaml(path, text, diagnostics)
     if tree is not None and not isinstance(tree, YamlMap):
         diagnostics.error(Code.WRONG_KIND, "a spec is a map", tree.span, "begin with `layer: NAME`")
-    program = _Loader(path, tree, diagnostics).load() if isinstance(tree, YamlMap) else None
+    program = None
+    if isinstance(tree, YamlMap):
+        try:
+            program = _Loader(path, tree, diagnostics).load()
+        except InexactDivisionError as e:  # outside `dims`, where the builds it happens in are not told apart
+            diagnostics.error(
+                Code.DIM_VALUE, f"`{e.expr}` is {e.a} / {e.b}, not an integer, in some build",
+                e.expr.span or Span(path, 1, 1), "use `cdiv(n, m)` or `pad(n, m)` with m above 0",
+            )  # fmt: skip
     diagnostics.check()
     assert program is not None
     return program
@@ -83,6 +92,8 @@ class _Loader:
         schedule = Schedule() if node is None else read_schedule(node, self.reader, self.names)
         values = {t for t, _ in types}
         self._overrides(schedule, values, {s.name for e in entries for s in e.launches})
+        if not self.diagnostics.errors:
+            self._knobs(schedule, samples)
         self._aliases(runner, values)
         docking = None
         if runner is not None:
@@ -197,6 +208,18 @@ class _Loader:
                 self.names.unknown(o.launch, span, "launch", launches)
             elif o.value not in values:
                 self.names.unknown(o.value, span, "value", values)
+
+    def _knobs(self, schedule: Schedule, samples: Samples) -> None:
+        """Knobs count something: 1 or more in every build. The guard of two hops has a value in every build."""
+        for name, value in schedule.knobs:
+            least = min(samples.values(value))
+            if least < 1:
+                self.diagnostics.error(
+                    Code.SCHEDULE, f"knob `{name}` is {least} in some build", value.span or Span(self.path, 1, 1),
+                    "give 1 or more",
+                )  # fmt: skip
+        if schedule.two_hop is not None:
+            samples.mask(schedule.two_hop)
 
     def _aliases(self, runner: Runner | None, values: set[str]) -> None:
         section = self.fields.map("runner")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 from pathlib import Path
 
@@ -111,9 +112,17 @@ def test_not_utf8(tmp_path: Path) -> None:
     assert (only.code, only.span.line, only.span.column) == (Code.FILE, 2, 10)
 
 
-@pytest.mark.parametrize("path", ["/etc", "nowhere.yaml", "a\0b"])
+@pytest.mark.parametrize("path", ["/etc", "nowhere.yaml", "a\0b", "/dev/zero"])
 def test_unreadable(path: str) -> None:
     assert errors(path).diagnostics[0].code is Code.FILE
+
+
+def test_pipes_and_loops_are_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.yaml")
+    (tmp_path / "loop.yaml").symlink_to("loop.yaml")
+    for name in ("pipe.yaml", "loop.yaml"):
+        (only,) = errors(str(tmp_path / name)).diagnostics
+        assert only.code is Code.FILE
 
 
 def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
