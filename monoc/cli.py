@@ -5,6 +5,7 @@ Exit codes: 0 good, 1 the command found something (:class:`~monoc.diagnostics.Ex
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -72,5 +73,13 @@ def main() -> None:
     try:
         make_app(sys.argv[1:])()
     except CompileErrors as e:
-        print(e.render(), file=sys.stderr)
+        if "--json" in sys.argv:
+            print(json.dumps({"good": False, "errors": [d.as_json() for d in e.diagnostics]}, indent=2))
+        else:
+            print(e.render(), file=sys.stderr)
+        sys.exit(ExitCode.BAD_INPUT)
+    except OSError as e:
+        if e.filename is None:
+            raise
+        print(f"cannot use {e.filename}: {e.strerror}; give another path", file=sys.stderr)
         sys.exit(ExitCode.BAD_INPUT)

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from monoc.diagnostics import Code, CompileErrors, Diagnostic, Diagnostics
 from monoc.emit.package import emit_package
+from monoc.expr.ir import Span
+from monoc.passes.layer import PassError
 from monoc.passes.pipeline import draft_schedule
+from monoc.schedule.bound import NameTakenError
 from monoc.schedule.make import make_schedule
 from monoc.schedule.model import Schedule
 from monoc.schedule.printer import print_plan
 from monoc.schedule.proofs.run import ProofResult, prove_cached
+from monoc.schedule.regions import HandOffError
 from monoc.spec.load import load_program
 from monoc.spec.program import Program
 from monoc.target import target
 
-__all__ = ["Package", "compile_spec"]
+__all__ = ["Package", "compile_spec", "schedule_program"]
 
 Progress = Callable[[str, int, int], None]
 
@@ -30,12 +36,41 @@ class Package:
     files: Mapping[str, str]
 
 
+def schedule_program(program: Program) -> Schedule:
+    """The schedule of ``program`` on its target, not proved yet. Raises :class:`~monoc.diagnostics.CompileErrors`."""
+    try:
+        return make_schedule(draft_schedule(program), target(program.target.arch))
+    except (PassError, HandOffError, NameTakenError) as error:
+        raise _refusal(program, error) from None
+
+
+def _refusal(program: Program, error: PassError | HandOffError | NameTakenError) -> CompileErrors:
+    """``error`` at the place of the spec it comes from (its beginning where only the whole is to blame)."""
+    span = error.span if isinstance(error, PassError) else None
+    message, remedy = str(error.args[0]), None
+    if isinstance(error, NameTakenError):
+        declared = {p.name.upper(): (p.name, p.span) for p in program.space.params}
+        declared |= {d.name.upper(): (d.name, d.span) for d in program.dims}
+        declared |= {t.name.upper(): (t.name, t.span) for t in program.tensors}
+        name, span = declared.get(error.name.upper(), (error.name, None))
+        message, remedy = f"the name `{name}` is taken: {message}", "choose another name"
+    sources = Diagnostics()
+    if span is None:
+        lines = (sources.read(program.path) or "").splitlines()
+        at = -1, 0  # a class has no declaration: where its name stands first
+        if isinstance(error, NameTakenError):
+            word = re.compile(rf"\b{re.escape(error.name)}\b")
+            at = next(((i, m.start()) for i, line in enumerate(lines) if (m := word.search(line))), at)
+        span = Span(program.path, max(at[0], 0) + 1, at[1] + 1, 1)
+    sources.read(span.file)
+    return CompileErrors([Diagnostic(Code.UNFIT, message, span, remedy)], sources.sources)
+
+
 def compile_spec(path: str, progress: Progress | None = None) -> Package:
     """Compile the spec at ``path``; nothing is written.
 
     ``progress(what, done, total)`` is called now and then. Raises :class:`~monoc.diagnostics.CompileErrors` for a bad
-    spec, :class:`~monoc.passes.layer.PassError` or :class:`~monoc.schedule.regions.HandOffError` for one that cannot be
-    scheduled.
+    spec and for one that cannot be scheduled.
     """
 
     def tell(what: str) -> Callable[[int, int], None]:
@@ -50,8 +85,11 @@ def compile_spec(path: str, progress: Progress | None = None) -> Package:
     program = load_program(path)
     tell("scheduling")
     gpu = target(program.target.arch)
-    schedule = make_schedule(draft_schedule(program), gpu)
+    schedule = schedule_program(program)
     proof = prove_cached(print_plan(schedule), gpu, tell("proving the schedule"))
     tell("emitting")
-    files = {} if proof.failures else emit_package(program, schedule)
+    try:
+        files = {} if proof.failures else emit_package(program, schedule)
+    except NameTakenError as error:
+        raise _refusal(program, error) from None
     return Package(program, schedule, proof, files)

@@ -107,7 +107,7 @@ def register(app: typer.Typer) -> None:
         launch: Annotated[str | None, typer.Option(help="Only this launch.")] = None,
         stages: Annotated[bool, typer.Option("--stages", help="Compile each stage alone.")] = False,
         barriers: Annotated[bool, typer.Option("--barriers", help="The all-barrier form.")] = False,
-        jobs: Annotated[int, typer.Option(help="Processes to compile in.")] = 2,
+        jobs: Annotated[int, typer.Option(min=1, help="Processes to compile in.")] = 2,
         as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     ) -> None:
         """Compile the emitted launches to gfx950 assembly (no GPU, no ROCm) and show what each build needs."""
@@ -128,7 +128,13 @@ def register(app: typer.Typer) -> None:
             for stage in (package.plan.LAUNCHES[name].stages(b) if stages else ("",))
         ]
         if not work:
-            typer.echo(f"{spec}: no build has tokens {tokens}{f' and tp {tp}' if tp else ''}", err=True)
+            known = ", ".join(package.plan.LAUNCHES)
+            what = (
+                f"launch {launch!r}; there are {known}"
+                if launch and launch not in package.plan.LAUNCHES
+                else (f"build with tokens {tokens}{f' and tp {tp}' if tp else ''}")
+            )
+            typer.echo(f"{folder} has no {what}", err=True)
             raise typer.Exit(ExitCode.BAD_INPUT)
         rows = _compile_all(work, jobs, quiet=as_json)
         gpu = target(program.target.arch)

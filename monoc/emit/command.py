@@ -14,8 +14,6 @@ from rich.progress import Progress
 from monoc.compiler import Package, compile_spec
 from monoc.diagnostics import ExitCode
 from monoc.emit.files import HandEditedError, check_package, write_package
-from monoc.passes.layer import PassError
-from monoc.schedule.regions import HandOffError
 
 __all__ = ["register"]
 
@@ -46,10 +44,7 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Compile a spec into a package of launches, their plan and their runner."""
         start = time.monotonic()
-        try:
-            package = _compile(spec, as_json)
-        except (PassError, HandOffError) as error:
-            _fail(f"{spec}: {error}", as_json)
+        package = _compile(spec, as_json)
         folder = out if out is not None else Path("generated") / package.program.name
         if package.proof.failures:
             _fail("\n".join(str(f) for f in package.proof.failures), as_json)

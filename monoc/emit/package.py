@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path, PurePath
 
 from monoc.emit.device import DeviceLibrary
@@ -9,6 +10,7 @@ from monoc.emit.docking import emit_docking
 from monoc.emit.files import Header, finish
 from monoc.emit.launch import LaunchSource, emit_launch
 from monoc.emit.runner import emit_runner
+from monoc.schedule.bound import NameTakenError, check_names
 from monoc.schedule.model import Schedule
 from monoc.schedule.printer import print_plan
 from monoc.spec.program import Program
@@ -51,7 +53,8 @@ def _lazy_init(program: Program, names: list[str]) -> str:
 
 
 def emit_package(program: Program, schedule: Schedule) -> dict[str, str]:
-    """File name -> text of the package of ``schedule``, formatted and headed. Deterministic."""
+    """File name -> text of the package of ``schedule``, formatted and headed. Deterministic. Raises
+    :class:`~monoc.schedule.bound.NameTakenError` where a name of the spec is one of the generated code."""
     library = DeviceLibrary()
     launches = [emit_launch(schedule, launch, library) for launch in schedule.launches]
     spec = PurePath(program.path)
@@ -63,8 +66,13 @@ def emit_package(program: Program, schedule: Schedule) -> dict[str, str]:
         "peer.py": (_HOST / "peer.py").read_text(),
         "plan.py": print_plan(schedule),
         "runner.py": emit_runner(program, schedule),
-        **{f"{source.name}.py": source.text for source in launches},
     }
+    for source in launches:
+        if f"{source.name}.py" in sources or source.name == "mono_decode":
+            raise NameTakenError("package", source.name)
+        sources[f"{source.name}.py"] = source.text
+    for name in ("runner.py", *(f"{source.name}.py" for source in launches)):
+        check_names(name, ast.parse(sources[name]))
     if program.docking is not None:
         sources["mono_decode.py"] = emit_docking(program)
     return finish(dict(sorted(sources.items())), header)

@@ -97,9 +97,7 @@ class Fuser:
 
     def error(self, operation: Operation, why: str) -> PassError:
         """An error about ``operation``, with where it was written."""
-        span = operation.span
-        where = f"{span.file}:{span.line}:{span.column}: " if span is not None else ""
-        return PassError(f"{where}{operation.name} ({operation.kind}) {why}")
+        return PassError(f"{operation.name} ({operation.kind}) {why}", operation.span)
 
     # ------------------------------------------------------------------ stages
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from monoc.expr.ir import Span
 from monoc.graph.model import LayerGraph
 from monoc.schedule.formula import Formula
 from monoc.schedule.model import Carried, StageShape
@@ -17,7 +18,16 @@ __all__ = ["FusedStage", "Layer", "Pass", "PassError", "run_passes"]
 
 
 class PassError(ValueError):
-    """The layer cannot be compiled: the message names the pass, the statement and what would help."""
+    """The layer cannot be compiled: the message names the pass, the statement and what would help; ``span``: where the
+    spec says it."""
+
+    def __init__(self, message: str, span: Span | None = None) -> None:
+        super().__init__(message)
+        self.span = span
+
+    def __str__(self) -> str:
+        at = "" if self.span is None else f"{self.span.file}:{self.span.line}:{self.span.column}: "
+        return f"{at}{self.args[0]}"
 
 
 @dataclass(frozen=True)
@@ -88,4 +98,4 @@ def _verify(layer: Layer, after: str) -> None:
         if layer.stages:
             for op in graph.operations:
                 if op.name not in owner:
-                    raise PassError(f"{after}: launch {graph.launch}: no stage computes {op.name} ({op.kind})")
+                    raise PassError(f"{after}: launch {graph.launch}: no stage computes {op.name} ({op.kind})", op.span)

@@ -61,8 +61,9 @@ class Legalise:
                     wrong = sizes.not_multiple(size, multiple)
                     if wrong is not None:
                         raise PassError(
-                            f"{_where(op)}{op.name} ({op.kind}): {what}, {size} = {wrong}, has to be a multiple of "
-                            f"{multiple}: {why}"
+                            f"{op.name} ({op.kind}): {what}, {size} = {wrong}, has to be a multiple of {multiple}: "
+                            f"{why}",
+                            op.span,
                         )
         return layer
 
@@ -138,7 +139,3 @@ def _value(op: Operation, of: str) -> str | None:
     if isinstance(op.statement, OpStatement) and op.kind == op.statement.op:
         return op.statement.operand(of)
     return op.reads[0]
-
-
-def _where(op: Operation) -> str:
-    return f"{op.span.file}:{op.span.line}:{op.span.column}: " if op.span is not None else ""

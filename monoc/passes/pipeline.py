@@ -85,14 +85,15 @@ def _forms(layer: Layer) -> dict[tuple[str, str], tuple[Form, str]]:
     found: dict[tuple[str, str], tuple[Form, str]] = {}
     for override in layer.program.schedule.handoffs:
         if override.launch not in layer.stages:
-            raise PassError(f"schedule: there is no launch {override.launch!r}")
+            raise PassError(f"schedule: there is no launch {override.launch!r}", override.span)
         regions = [w.region for s in layer.stages[override.launch] for w in s.shape.writes if len(w.forms) > 1]
         names = {identifier(override.value), identifier(override.value.rpartition(".")[2])}
         meant = [r for r in regions if any(r == f"{name}_{suffix}" for name in names for suffix in REGION_SUFFIXES)]
         if not meant:
             raise PassError(
                 f"schedule: {override.value!r} is no hand-off of launch {override.launch}; its regions are "
-                f"{', '.join(regions)}"
+                f"{', '.join(regions)}",
+                override.span,
             )
         found |= {(override.launch, r): (Form(override.form), override.reason) for r in meant}
     return found

@@ -9,14 +9,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from monoc.compiler import schedule_program
 from monoc.diagnostics import ExitCode
-from monoc.passes.layer import PassError
-from monoc.passes.pipeline import draft_schedule
-from monoc.schedule.make import make_schedule
 from monoc.schedule.model import Schedule
 from monoc.schedule.printer import print_plan
 from monoc.schedule.proofs import prove_cached
-from monoc.schedule.regions import HandOffError
 from monoc.schedule.report import LaunchReport, PlanReport, plan_report
 from monoc.spec.load import load_program
 from monoc.target import UnknownTargetError, target
@@ -43,10 +40,10 @@ def register(app: typer.Typer) -> None:
         try:
             program = load_program(spec)
             gpu = target(program.target.arch)
-            schedule = make_schedule(draft_schedule(program), gpu)
+            schedule = schedule_program(program)
             wanted = {"tokens": tokens, **({} if tp is None else {"tp": tp}), **_chosen(choose or [])}
             report = plan_report(schedule, {**build_fields(schedule, variant, wanted), "barriers": barriers})
-        except (PassError, HandOffError, UnknownTargetError, ValueError) as error:
+        except (UnknownTargetError, ValueError) as error:
             typer.echo(f"{spec}: {error}", err=True)
             raise typer.Exit(ExitCode.BAD_INPUT) from None
         proof = prove_cached(print_plan(schedule), gpu)

@@ -12,10 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monoc.schedule.loader import PlanModule
+from monoc.schedule.regions import HandOffError
 
 __all__ = ["AccessTable", "LaunchTable", "StageTable", "tabulate"]
 
 Ints = NDArray[np.int64]
+_MOST = 1 << 22  # tasks of a stage and units of a region: more are a wrong size in the spec, and would fill memory
 
 
 @dataclass(frozen=True)
@@ -99,10 +101,17 @@ class LaunchTable:
 
 
 def tabulate(plan: PlanModule, b: Any, launch: str) -> LaunchTable:
-    """Launch ``launch`` of build ``b`` evaluated from the plan's own functions."""
+    """Launch ``launch`` of build ``b`` evaluated from the plan's own functions. Raises
+    :class:`~monoc.schedule.regions.HandOffError` for one too large to schedule."""
     described = plan.LAUNCHES[launch]
     stages: dict[str, StageTable] = {}
     for position, (name, stage) in enumerate(described.stages(b).items()):
+        if stage.tasks > _MOST or any(w.total > _MOST for w in stage.writes):
+            raise HandOffError(
+                f"launch {launch}: stage {name!r} has {stage.tasks} tasks, and regions of up to "
+                f"{max((w.total for w in stage.writes), default=0)} units; more than {_MOST} of either cannot be "
+                "scheduled: the sizes are too large"
+            )
         tasks = np.arange(stage.tasks, dtype=np.int64)
         reads = tuple(AccessTable(r.region, r.step, *_units(r.units, tasks), part=r.part) for r in stage.reads)
         writes = tuple(_write(w, tasks) for w in stage.writes)

@@ -1,0 +1,95 @@
+"""Specs that read well and cannot be scheduled or emitted: a diagnostic with the place, never a traceback."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from passes.specs import variation
+
+from monoc.cli import main
+from monoc.compiler import compile_spec, schedule_program
+from monoc.diagnostics import Code, CompileErrors, Diagnostic
+from monoc.spec.program import Program
+
+Edits = tuple[tuple[str, str], ...]
+
+
+def refusal(act: Callable[[Program], object], program: Program) -> Diagnostic:
+    with pytest.raises(CompileErrors) as caught:
+        act(program)
+    (only,) = caught.value.diagnostics
+    assert only.code is Code.UNFIT
+    assert f"{only.span.line:>5} | " in caught.value.render()
+    return only
+
+
+def override(value: str, form: str) -> Edits:
+    item = f"{{launch: k2, value: {value}, form: {form}, reason: measured so}}"
+    return (("schedule:\n", f"schedule:\n  handoff: [{item}]\n"),)
+
+
+@pytest.mark.parametrize(
+    ("edits", "program_edits", "message", "place"),
+    [
+        ((("hidden: 256", "hidden: 288"),), (), "has to be a multiple of 64", "mhc_mla_moe.monoc"),
+        ((), (("bf16(mxfp8(a, rule=V) @ sw2)", "mxfp8(a, rule=V) @ sw2"),), "rounded to bf16", "deepseek_v4.monoc"),
+        (override("x", "flag"), (), "is no hand-off of launch k2", "spec.yaml"),
+        ((("o_rank: 64", "o_rank: 1073741824"),), (), "the sizes are too large", "spec.yaml"),
+        ((("q_rank", "grid"),), (("q_rank", "grid"),), "plan.py has a `GRID` of its own", "spec.yaml"),
+        ((("q_rank", "launches"),), (("q_rank", "launches"),), "plan.py has a `LAUNCHES`", "spec.yaml"),
+    ],
+)
+def test_schedule(tmp_path: Path, edits: Edits, program_edits: Edits, message: str, place: str) -> None:
+    program = variation(tmp_path, *edits, program_edits=program_edits)
+    found = refusal(schedule_program, program)
+    assert message in found.message
+    assert found.span.file.endswith(place)
+
+
+@pytest.mark.parametrize("name", ["torch", "AttnWeights", "plan"])
+def test_a_class_with_a_name_of_the_runner_module(tmp_path: Path, name: str) -> None:
+    program = variation(tmp_path, ("class: TinyMonoLayer", f"class: {name}"))
+    found = refusal(lambda p: compile_spec(p.path), program)
+    assert f"runner.py has a `{name}` of its own" in found.message
+
+
+@pytest.mark.parametrize("command", ["compile", "plan"])
+def test_commands(
+    tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    variation(tmp_path, ("hidden: 256", "hidden: 288"))
+    monkeypatch.chdir(tmp_path)
+    for options in ([], ["--json"]):
+        monkeypatch.setattr("sys.argv", ["monoc", command, "spec.yaml", *options])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        assert stopped.value.code == 2
+        out, err = capsys.readouterr()
+        if options:
+            assert json.loads(out)["errors"][0]["code"] == "unfit"
+        else:
+            assert "error[unfit]: " in err
+        assert not (tmp_path / "generated").exists()
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["compile", "spec.yaml", "--out", "spec.yaml"],
+        ["graph", "spec.yaml", "--out", "nowhere/graph.dot"],
+        ["graph", "spec.yaml", "--out", "."],
+    ],
+)
+def test_places_that_cannot_be_written(
+    tmp_path: Path, argv: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    variation(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["monoc", *argv])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 2
+    assert f"cannot use {argv[-1]}: " in capsys.readouterr().err
