@@ -1,4 +1,5 @@
-"""Random fold, collapse and gate programs: simulated stages equal numpy bit for bit, no Python changed."""
+"""Random fold, collapse, gate, activation and score programs: simulated stages equal numpy bit for bit, no Python
+changed."""
 
 from __future__ import annotations
 
@@ -8,14 +9,21 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 from harness import Bench, Placed, from_bits
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, assume, given, settings
 from random_slots import evaluate_slot, exact_programs
 from reference import random_bf16, unpack
 from seam import access
+from test_gemv import TINY, bf16, bf16_rows, linear
+from test_gemv import params as gemv_params
+from test_gemv import run as run_gemv
+from test_route import bench as route_bench
+from test_route import expected_picks, picks_table
 from test_row_slice import FULL, SLICE, Case
 
-from monoc.expr.ir import IndexSum
+from monoc.expr.ir import DType, IndexSum, Round
 from monoc.expr.slot import SlotInput
+from monoc.schedule.model import Form
+from monoc.skeletons.gemv import Rows
 from monoc.skeletons.token_program import TokenOutput, TokenProgramParams, TokenWeight
 
 # No shrinking: a failure prints a small program as it is, and every try compiles a launch.
@@ -45,6 +53,8 @@ GATE_INPUTS = (
     SlotInput("a", access("scale", 1)),
     SlotInput("w", access("base", IndexSum((("s", 2),), 1))),
 )
+ACTIVATION_INPUTS = (SlotInput("gate"), SlotInput("up"))
+SCORE_INPUTS = (SlotInput("x"),)
 
 
 def same(got: np.ndarray, want: np.ndarray) -> None:
@@ -105,3 +115,37 @@ def test_gate(gate) -> None:  # type: ignore[no-untyped-def]
     sums = partials.sum(1)
     inputs = {"m": sums[:, 2:5], "q": sums[:, 8:9], "a": scale[1], "w": base[1:7:2]}
     same(got, evaluate_slot(gate, {name: np.broadcast_to(v, (tokens, 3)) for name, v in inputs.items()}))
+
+
+@QUICK
+@given(exact_programs("random_activation", ACTIVATION_INPUTS, False))
+def test_activation(activation) -> None:  # type: ignore[no-untyped-def]
+    tokens = 5
+    data = linear(tokens, 64, 256)
+    with TemporaryDirectory() as tmp:
+        out = run_gemv(gemv_params(Rows("y"), activation=activation), data, Path(tmp), dims={**TINY, "K": 256})
+    halves = {"gate": bf16(data.result)[:, :32], "up": bf16(data.result)[:, 32:]}
+    rounded = replace(activation, results=(Round(DType.BF16, activation.results[0]),))
+    same(bf16_rows(out, "y", (tokens, 32)), evaluate_slot(rounded, halves))
+
+
+@QUICK
+@given(exact_programs("random_score", SCORE_INPUTS, False))
+def test_score(score) -> None:  # type: ignore[no-untyped-def]
+    tokens, experts, topk = 3, 100, 3
+    rng = np.random.default_rng(6)
+    logits = rng.normal(0, 3, (tokens, experts, 1)).astype(np.float32)
+    bias = rng.normal(0, 0.2, experts).astype(np.float32)
+    scores = evaluate_slot(score, {"x": logits[..., 0]})
+    assume((np.isfinite(scores).sum(1) >= topk).all())  # which of the NaNs is picked is nobody's business
+    with TemporaryDirectory() as tmp:
+        made = route_bench(Path(tmp), tokens, experts, topk, 1, score, Form.PAIR)
+        ids, weights = picks_table(made.run([{"bias": bias}], [{"logits": logits}]), tokens, topk)
+    for t in range(tokens):
+        picked = expected_picks(scores[t] + bias, topk)
+        assert ids[t].tolist() == picked
+        total = np.float32(0)
+        with np.errstate(all="ignore"):
+            for value in scores[t, picked]:
+                total = np.float32(total + value)
+            same(weights[t], scores[t, picked] * (np.float32(1.5) / np.maximum(total, np.float32(1e-20))))

@@ -78,7 +78,7 @@ def expected_picks(keys: np.ndarray, topk: int) -> list[int]:
     return sorted(range(len(keys)), key=lambda e: (-clean[e], e % 64, e))[:topk]
 
 
-def _table(outcome: object, tokens: int, topk: int) -> tuple[np.ndarray, np.ndarray]:
+def picks_table(outcome: object, tokens: int, topk: int) -> tuple[np.ndarray, np.ndarray]:
     # region() is whole copies * words only as far as the place says: compare both copies
     words = outcome.region("route_table").reshape(-1, tokens, topk, 2)  # type: ignore[attr-defined]
     assert (words == words[0]).all()
@@ -113,7 +113,7 @@ def test_picks_and_weights(
     bias = (rng.integers(-2, 3, experts) / 2).astype(np.float32)
     made = bench(tmp_path, tokens, experts, topk, parts, AFFINE, form, threads=threads)
     outcome = made.run([{"bias": bias}], [{"logits": parts_sum}])
-    ids, weights = _table(outcome, tokens, topk)
+    ids, weights = picks_table(outcome, tokens, topk)
     score = parts_sum.sum(-1, dtype=np.float32) * np.float32(0.5) + np.float32(3)
     for t in range(tokens):
         picked = expected_picks(score[t] + bias, topk)
@@ -131,7 +131,7 @@ def test_square_root_of_softplus(tmp_path: Path) -> None:
     logits[0, 7, 0] = 25.0
     bias = rng.normal(0, 0.2, 384).astype(np.float32)
     outcome = bench(tmp_path, 4, 384, 6, 1, SQRT_SOFTPLUS, Form.PAIR).run([{"bias": bias}], [{"logits": logits}])
-    ids, weights = _table(outcome, 4, 6)
+    ids, weights = picks_table(outcome, 4, 6)
     x = logits[..., 0].astype(np.float64)
     score = np.sqrt(np.logaddexp(0, x))
     for t in range(4):
@@ -155,7 +155,7 @@ def test_given_or_searched_by_the_build(tmp_path: Path, hashed: bool) -> None:
     bias = rng.normal(0, 1, 128).astype(np.float32)
     given = np.array([[5, 127, 64], [1, 0, 90]], np.int32)
     outcome = made.run([{"bias": bias, "route_ids": given}], [{"logits": logits}])
-    ids, _ = _table(outcome, 2, 3)
+    ids, _ = picks_table(outcome, 2, 3)
     score = logits.sum(-1, dtype=np.float32) * np.float32(0.5) + np.float32(3)
     want = given if hashed else [expected_picks(score[t] + bias, 3) for t in range(2)]
     assert np.array_equal(ids, want)
@@ -163,16 +163,16 @@ def test_given_or_searched_by_the_build(tmp_path: Path, hashed: bool) -> None:
 
 def test_given_experts(tmp_path: Path) -> None:
     rng = np.random.default_rng(6)
-    logits = (rng.integers(-8, 9, (3, 128, 2)) / 4).astype(np.float32)
-    given = np.array([[5, 127, 64], [1, 0, 90], [3, -1, 200]], np.int32)
-    outcome = bench(tmp_path, 3, 128, 3, 2, AFFINE, Form.PAIR, "route_ids").run(
+    logits = (rng.integers(-8, 9, (4, 128, 2)) / 4).astype(np.float32)
+    given = np.array([[5, 127, 64], [1, 0, 90], [3, -1, 200], [7, 7, 0]], np.int32)
+    outcome = bench(tmp_path, 4, 128, 3, 2, AFFINE, Form.PAIR, "route_ids").run(
         [{"route_ids": given}], [{"logits": logits}]
     )
-    ids, weights = _table(outcome, 3, 3)
-    inside = (given >= 0) & (given < 128)
-    assert np.array_equal(ids, np.where(inside, given, 0))
+    ids, weights = _table(outcome, 4, 3)
+    assert ids.tolist() == [[5, 127, 64], [1, 0, 90], [3, 0, 1], [7, 1, 0]]
+    inside = ids == given
     score = logits.sum(-1, dtype=np.float32) * np.float32(0.5) + np.float32(3)
-    for t in range(3):
+    for t in range(4):
         mine = np.where(inside[t], score[t, ids[t]], np.float32(0))
         total = np.float32(mine[0] + mine[1]) + mine[2]
         assert np.array_equal(weights[t], mine * (np.float32(1.5) / total))
