@@ -168,7 +168,7 @@ def test_given_experts(tmp_path: Path) -> None:
     outcome = bench(tmp_path, 4, 128, 3, 2, AFFINE, Form.PAIR, "route_ids").run(
         [{"route_ids": given}], [{"logits": logits}]
     )
-    ids, weights = _table(outcome, 4, 3)
+    ids, weights = picks_table(outcome, 4, 3)
     assert ids.tolist() == [[5, 127, 64], [1, 0, 90], [3, 0, 1], [7, 1, 0]]
     inside = ids == given
     score = logits.sum(-1, dtype=np.float32) * np.float32(0.5) + np.float32(3)
