@@ -42,6 +42,30 @@ def test_address_no_buffer_has(access: str, low: str, high: str) -> None:
         assert "null pointer" in finding.message
 
 
+def test_scalar_load_at_the_end_of_the_address_space() -> None:
+    """The second try of the same instruction, whose buffer is remembered by then."""
+    loop = "\ts_mov_b64 s[20:21], s[4:5]\n\ts_mov_b32 s28, 2\n.LBB0_1:\n\ts_load_dwordx4 s[24:27], s[20:21], 0x0\n"
+    loop += "\ts_mov_b64 s[20:21], -8\n\ts_sub_u32 s28, s28, 1\n\ts_cmp_lg_u32 s28, 0\n\ts_cbranch_scc1 .LBB0_1\n"
+    with pytest.raises(SimulationError, match="scalar load outside every registered buffer"):
+        run_body(loop, [np.zeros(64, np.uint32)])
+
+
+@pytest.mark.parametrize(
+    ("access", "message"),
+    [
+        ("ds_add_u32 v0, v1", "LDS address 1 is not aligned"),
+        ("ds_add_u32 v2, v1", "LDS address 4294967292 lies behind"),
+        ("scratch_load_dword v4, v0, off", "scratch offset 1 is not aligned"),
+        ("scratch_store_short v0, v1, off", "scratch offset 1 is not aligned"),
+        ("scratch_load_dword v4, v2, off", "scratch offset 4294967292 lies behind"),
+    ],
+)
+def test_local_addresses_are_named(access: str, message: str) -> None:
+    with pytest.raises(SimulationError, match=message) as caught:
+        run_body(f"\tv_mov_b32_e32 v2, -4\n\t{access}\n", [], lds=256, scratch=256)
+    assert "registered buffer" not in str(caught.value)
+
+
 def test_half_register_load_from_two_buffers() -> None:
     one, two, out = (np.arange(64, dtype=np.uint32) + base for base in (0, 1000, 0))
     split = "\tv_cmp_lt_u32_e32 vcc, 31, v0\n\tv_mov_b32_e32 v5, s6\n\tv_mov_b32_e32 v6, s7\n"

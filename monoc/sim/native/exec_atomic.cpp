@@ -171,8 +171,8 @@ void ds_atomic(Wave& w, const Op& op) {
     int l = __builtin_ctzll(left);
     uint32_t at = w.vgpr[m.vaddr].v[l] + uint32_t(m.offset);
     if (uint64_t(at) + m.bytes > w.cta->lds_bytes)
-      return report(w, op, "bounds", "LDS address behind the CTA's LDS", l, at);
-    if (at & (m.bytes - 1)) return report(w, op, "misaligned", "LDS atomic is not aligned to its size", l, at);
+      return report_number(w, op, "bounds", "LDS address %llu lies behind the CTA's LDS", at, l);
+    if (at & (m.bytes - 1)) return report_number(w, op, "misaligned", "LDS address %llu is not aligned", at, l);
     uint64_t value = operand(d0, l, m.wide), compare = 0;
     if (m.atomic == Atomic::cmpswap) compare = value, value = operand(d1, l, m.wide);
     if (m.atomic == Atomic::mskor) compare = operand(d1, l, m.wide);

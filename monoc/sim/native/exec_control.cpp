@@ -87,9 +87,14 @@ void smem(Wave& w, const Op& op, uint64_t address) {
   const MemoryMap& map = *w.tc->map;
   uint16_t& cached = w.tc->buffer_cache[op.index];
   int found = cached;
-  if (found >= map.size() || address < map.at(found).base || address + 4 * DWORDS > map.at(found).end()) {
+  // Without a sum that could wrap around the address space.
+  auto inside = [&](int index) {
+    const Buffer& b = map.at(index);
+    return address >= b.base && address < b.end() && b.end() - address >= 4 * DWORDS;
+  };
+  if (found >= map.size() || !inside(found)) {
     found = map.find(address);
-    if (found < 0 || address + 4 * DWORDS > map.at(found).end())
+    if (found < 0 || !inside(found))
       return report(w, op, "bounds", "scalar load outside every registered buffer", -1, address);
     int owner = map.at(found).rank;
     if (owner >= 0 && owner != int(w.cta->rank))

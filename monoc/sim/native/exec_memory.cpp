@@ -171,7 +171,7 @@ constexpr bool keeps_half(Data d) { return d >= Data::u8_d16 && d <= Data::b16_d
   for (; lanes; lanes &= lanes - 1) {
     int l = __builtin_ctzll(lanes);
     uint32_t at = base + uint32_t(l) * size;
-    if (uint64_t(at) + size > w.cta->lds_bytes) return report(w, op, "bounds", "LDS address behind the CTA's LDS", l, at);
+    if (uint64_t(at) + size > w.cta->lds_bytes) return report_number(w, op, "bounds", "LDS address %llu lies behind the CTA's LDS", at, l);
     if (at & 3) return report_number(w, op, "misaligned", "LDS address %llu is not aligned", at, l);
     for (uint32_t d = 0; d < size / 4; ++d) {
       __builtin_memcpy(w.cta->lds + at + 4 * d, &data[d].v[l], 4);
@@ -313,11 +313,15 @@ void store(Wave& w, const Op& op) {
 bool scratch_address(Wave& w, const Op& op, uint32_t* off) {
   const MemInfo& m = op.mem;
   uint32_t base = uint32_t(m.offset) + (m.saddr == kNoReg ? 0 : w.sgpr[m.saddr]);
-  uint32_t limit = scratch_bytes(w);
+  uint32_t limit = scratch_bytes(w), alignment = m.bytes < 4 ? m.bytes : 4;
   for (int l = 0; l < 64; ++l) {
     off[l] = base + (m.vaddr == kNoReg ? 0 : w.vgpr[m.vaddr].v[l]);
     if ((w.exec() >> l & 1) && uint64_t(off[l]) + m.bytes > limit) {
       report_number(w, op, "bounds", "scratch offset %llu lies behind the lane's scratch memory", off[l], l);
+      return false;
+    }
+    if ((w.exec() >> l & 1) && (off[l] & (alignment - 1))) {
+      report_number(w, op, "misaligned", "scratch offset %llu is not aligned", off[l], l);
       return false;
     }
     off[l] = (w.exec() >> l & 1) ? off[l] : 0;
