@@ -11,7 +11,7 @@ import pytest
 from asm_text import kernel_text
 from run_asm import LOAD_ARGUMENTS, run_body
 
-from monoc.sim import Checks, Launch, Report, Simulator
+from monoc.sim import Checks, HangError, Launch, Report, Simulator
 
 # CTA n waits for the tagged pair n of mailbox s[4:5], adds its number, hands on to n + 1, stores to s[6:7].
 RING = """\
@@ -255,3 +255,58 @@ def test_what_follows_the_first_hand_off_is_not_in_flight() -> None:
     report = run_body(body, [weights, word], simulator=sim)
     assert report.observations is not None
     assert report.observations.ctas[0].in_flight == 0
+
+
+_POLL = """\
+\ts_load_dword s22, s[4:5], 0x0
+\ts_waitcnt lgkmcnt(0)
+"""
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "global_store_dword v1, v2, s[4:5] offset:128",
+        "ds_write_b32 v1, v2",
+        "ds_write_b16 v1, v2",
+        "ds_write2_b32 v1, v2, v2 offset0:1 offset1:2",
+        "scratch_store_dword off, v2, off",
+        "s_barrier",
+        "ds_write_b32 v1, v2\n\ts_barrier\n\tds_read_b32 v3, v1\n\ts_barrier",
+    ],
+)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_wait_that_stores_or_meets_at_barriers_is_a_hang_too(step: str, threads: int) -> None:
+    """Nothing it stores is new, so nothing can come of it."""
+    body = f"\tv_mov_b32_e32 v1, 0\n\tv_mov_b32_e32 v2, 7\n.LBB0_1:\n\t{step}\n{_POLL}"
+    body += "\ts_cmp_eq_u32 s22, 0\n\ts_cbranch_scc1 .LBB0_1\n"
+    simulator = Simulator(threads=threads, instruction_limit=20_000_000)
+    with pytest.raises(HangError, match="nothing changes"):
+        run_body(body, [np.zeros(64, np.uint32)], grid=3, block=128, lds=256, scratch=16, simulator=simulator)
+
+
+@pytest.mark.parametrize(
+    ("keep", "take"),
+    [
+        ("scratch_store_dword off, v2, off", "scratch_load_dword v2, off, off"),
+        ("ds_write_b32 v1, v2", "ds_read_b32 v2, v1"),
+        ("global_store_dword v1, v2, s[6:7]", "global_load_dword v2, v1, s[6:7]"),
+    ],
+)
+def test_a_counter_kept_in_memory_alone_is_no_hang(keep: str, take: str) -> None:
+    """The registers are the same at every turn; the loop ends all the same, after far more turns than visits compared."""
+    body = f"""\
+\tv_lshlrev_b32_e32 v1, 2, v0
+\tv_mov_b32_e32 v2, 0
+\t{keep}
+.LBB0_1:
+\t{take}
+\ts_waitcnt vmcnt(0) lgkmcnt(0)
+\tv_add_u32_e32 v2, 1, v2
+\t{keep}
+\tv_cmp_gt_u32_e32 vcc, 0x7d0, v2
+\tv_mov_b32_e32 v2, 0
+\ts_sleep 1
+\ts_cbranch_vccnz .LBB0_1
+"""
+    run_body(body, [np.zeros(64, np.uint32), np.zeros(64, np.uint32)], lds=256, scratch=16)

@@ -156,8 +156,24 @@ inline void mark_written(Wave& w, uint32_t at, int dword, uint64_t poison, int l
   w.cta->lds_written[(at >> 2) + dword] = (poison >> lane & 1) ? 0 : 15;
 }
 
+// A write counts as a change; in a CTA that has been visited often only if it changes something.
+template <int DWORDS>
+inline void lds_changes(Wave& w, const uint32_t* at, int reg) {
+  if (w.tc->careful) [[unlikely]] {
+    const Lanes* s = w.vgpr + reg;
+    bool same = true;
+    for (uint64_t left = w.exec(); left; left &= left - 1) {
+      int l = __builtin_ctzll(left);
+      for (int i = 0; i < DWORDS; ++i) same &= word(w.cta->lds + at[l] + 4 * i) == s[i].v[l];
+    }
+    if (same) return;
+  }
+  w.tc->changed();
+}
+
 template <int DWORDS>
 inline void lds_scatter(Wave& w, const uint32_t* at, int reg) {
+  lds_changes<DWORDS>(w, at, reg);
   const Lanes* s = w.vgpr + reg;
   uint8_t* lds = w.cta->lds;
   uint64_t exec = w.exec();
@@ -188,7 +204,6 @@ void ds_write(Wave& w, const Op& op) {
   alignas(64) uint32_t at[64];
   if (w.exec() == 0 || !lds_address(w, op, at, uint32_t(op.mem.offset), 4 * DWORDS, 4)) return;
   lds_scatter<DWORDS>(w, at, op.mem.vdata);
-  w.tc->changed();
 }
 
 template <int DWORDS>
@@ -199,7 +214,6 @@ void ds_write2(Wave& w, const Op& op) {
     return;
   lds_scatter<DWORDS>(w, at[0], op.mem.vdata);
   lds_scatter<DWORDS>(w, at[1], int(op.src[1].index));
-  w.tc->changed();
 }
 
 template <int BYTES, int SHIFT>
@@ -207,9 +221,11 @@ void ds_write_small(Wave& w, const Op& op) {
   alignas(64) uint32_t at[64];
   if (w.exec() == 0 || !lds_address(w, op, at, uint32_t(op.mem.offset), BYTES, BYTES)) return;
   const uint32_t* s = w.vgpr[op.mem.vdata].v;
+  bool changed = !w.tc->careful;
   for (uint64_t left = w.exec(); left; left &= left - 1) {
     int l = __builtin_ctzll(left);
     uint32_t value = s[l] >> SHIFT;
+    changed |= __builtin_memcmp(w.cta->lds + at[l], &value, BYTES) != 0;
     __builtin_memcpy(w.cta->lds + at[l], &value, BYTES);
     if (uint8_t* written = w.cta->lds_written) {
       uint8_t bits = uint8_t(((1 << BYTES) - 1) << (at[l] & 3));
@@ -217,7 +233,7 @@ void ds_write_small(Wave& w, const Op& op) {
       written[at[l] >> 2] = bad ? uint8_t(written[at[l] >> 2] & ~bits) : uint8_t(written[at[l] >> 2] | bits);
     }
   }
-  w.tc->changed();
+  if (changed) w.tc->changed();
 }
 
 // Pull: lane l takes lane (address / 4) % 64 of the data; a source lane that is off gives 0.

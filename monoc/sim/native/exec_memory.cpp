@@ -282,6 +282,24 @@ void load(Wave& w, const Op& op) {
   return true;
 }
 
+// What the lanes' bytes were before a store, to tell whether it changed any.
+struct Before {
+  uint8_t bytes[64][16];
+  void take(const uint64_t* addr, uint64_t lanes, uint32_t size) {
+    for (; lanes; lanes &= lanes - 1) {
+      int l = __builtin_ctzll(lanes);
+      __builtin_memcpy(bytes[l], reinterpret_cast<const void*>(addr[l]), size);
+    }
+  }
+  bool differs(const uint64_t* addr, uint64_t lanes, uint32_t size) const {
+    for (; lanes; lanes &= lanes - 1) {
+      int l = __builtin_ctzll(lanes);
+      if (__builtin_memcmp(bytes[l], reinterpret_cast<const void*>(addr[l]), size) != 0) return true;
+    }
+    return false;
+  }
+};
+
 template <Data D>
 void store(Wave& w, const Op& op) {
   Access a;
@@ -289,6 +307,7 @@ void store(Wave& w, const Op& op) {
   if (a.active == 0 || w.stop == Stop::fault) return;
   const MemInfo& m = op.mem;
   const Lanes* src = w.vgpr + m.vdata;
+  bool changed = !w.tc->careful;
   bool ok = each_buffer(w, op, a, [&](Buffer& buffer, uint64_t lanes) {
     if (buffer.read_only) [[unlikely]]
       return report(w, op, "bounds", "store to read-only memory", __builtin_ctzll(lanes), a.addr[__builtin_ctzll(lanes)]);
@@ -298,15 +317,23 @@ void store(Wave& w, const Op& op) {
     }
     if (buffer.written.load(std::memory_order_relaxed) || w.poisoned) [[unlikely]]
       if (!store_written(w, op, a, buffer, lanes)) return;
-    scatter<D>(a.addr, src, lanes & ~a.partial);
+    uint64_t whole = lanes & ~a.partial;
+    changed |= whole != lanes;
+    if (!changed) [[unlikely]] {
+      Before before;
+      before.take(a.addr, whole, m.bytes);
+      scatter<D>(a.addr, src, whole);
+      changed = before.differs(a.addr, whole, m.bytes);
+    } else {
+      scatter<D>(a.addr, src, whole);
+    }
     for (uint64_t left = lanes & a.partial; left; left &= left - 1) {
       int l = __builtin_ctzll(left);
       for (int i = 0; i < m.dwords && a.addr[l] + 4 * i + 4 <= a.limit; ++i) store4(a.addr[l] + 4 * i, src[i].v[l]);
     }
     if (w.tc->observe) [[unlikely]] observe_bytes(w, buffer, op, true, uint64_t(__builtin_popcountll(lanes)) * m.bytes);
   });
-  if (!ok) return;
-  w.tc->changed();
+  if (ok && changed) w.tc->changed();
 }
 
 // Scratch: each lane's own memory, spilled registers mostly. Never-written scratch is not reported, but poison survives a spill.
@@ -360,7 +387,11 @@ void scratch_store(Wave& w, const Op& op) {
   uint32_t size = scratch_bytes(w);
   alignas(64) uint64_t addr[64];
   for (int l = 0; l < 64; ++l) addr[l] = reinterpret_cast<uint64_t>(w.scratch_mem) + uint64_t(l) * size + off[l];
+  // A loop counter may live here alone: a change like any other, or the loop would look stuck.
+  Before before;
+  before.take(addr, w.exec(), m.bytes);
   scatter<D>(addr, w.vgpr + m.vdata, w.exec());
+  if (before.differs(addr, w.exec(), m.bytes)) w.tc->changed();
   if (!w.poisoned && !w.scratch_poison) return;
   if (!w.scratch_poison) w.scratch_poison = new_scratch_poison(w);
   for (int i = 0; i < m.dwords; ++i)

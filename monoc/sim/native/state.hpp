@@ -55,6 +55,7 @@ struct ThreadContext {
   std::atomic<uint64_t> changes{0};  // events that can let a waiting wave go on
   uint64_t executed = 0;
   int id = 0;
+  bool careful = false;  // the running CTA has been visited often: a store of what is there already is no change
   alignas(64) Lanes scratch[48];
 
   void changed() { changes.store(changes.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
@@ -82,10 +83,6 @@ struct alignas(64) Wave {
   const Op* last_load = nullptr;
   uint64_t last_address = 0;
   uint64_t last_value = 0;
-  // Cycle detection of a wave that runs without anything changing (Brent).
-  uint64_t cycle_hash = 0, cycle_changes = ~0ull;
-  uint32_t cycle_age = 0, cycle_limit = 1;
-  bool cycling = false;
   Flight* flight = nullptr;           // observers
   uint8_t* scratch_mem = nullptr;     // [64 lanes][scratch bytes of a lane]
   uint8_t* scratch_poison = nullptr;  // a byte a dword of it, made when a poisoned value is spilled
@@ -114,6 +111,11 @@ struct Cta {
   bool started = false, done = false;
   bool handed = false;            // observers: a wave of it has waited for a hand-off
   bool quiet = false;             // its last visit changed no memory
+  uint32_t visits = 0;
+  // Cycle detection while nothing changes (Brent).
+  uint64_t cycle_hash = 0, cycle_changes = ~0ull;
+  uint32_t cycle_age = 0, cycle_limit = 1;
+  bool cycling = false;
   int launch_index = 0;
   const struct RankLaunch* launch = nullptr;
 };

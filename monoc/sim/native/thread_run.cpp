@@ -16,6 +16,8 @@ constexpr uint64_t kQuietSlice = 1024;
 constexpr int kCtaRounds = 24;
 // Visits without any change anywhere before register states are compared.
 constexpr int kQuietRounds = 3;
+// Visits of a CTA after which its stores are compared with what they overwrite: a waiting loop may store on every turn.
+constexpr uint32_t kPatience = 64;
 
 // A wave at a wait: what it has in flight counts; behind a hand-off nothing more does.
 void observe_wait(Flight& flight, bool handoff) {
@@ -127,7 +129,7 @@ uint32_t scratch_bytes(const Wave& w) { return w.program->entry.scratch_bytes; }
 uint8_t* new_scratch_poison(Wave& w) { return new uint8_t[size_t(64) * scratch_bytes(w) / 4 + 64](); }
 
 uint64_t state_hash(const Wave& w) {
-  uint64_t h = 0x9e3779b97f4a7c15ull ^ reinterpret_cast<uint64_t>(w.pc) ^ (uint64_t(w.scc) << 61);
+  uint64_t h = 0x9e3779b97f4a7c15ull ^ reinterpret_cast<uint64_t>(w.pc) ^ (uint64_t(w.scc) << 61) ^ (uint64_t(w.status) << 59);
   auto mix = [&](const void* data, size_t bytes) {
     const uint64_t* p = static_cast<const uint64_t*>(data);
     uint64_t a = h, b = ~h, c = h * 3, d = h * 5;
@@ -177,13 +179,13 @@ void ThreadRun::release_barrier(Cta& cta) {
   for (int i = 0; i < cta.waves; ++i)
     if (cta.wave[i].status == Status::barrier) cta.wave[i].status = Status::running;
   cta.at_barrier = 0;
-  tc_.changed();
 }
 
 // Runs the waves of a CTA in turn until none goes on; true if any got past a wait.
 bool ThreadRun::visit(Cta& cta) {
   if (!cta.started) machine_.start(cta, tc_);
   tc_.buffer_cache = caches_.data() + cache_of_[size_t(cta.launch_index)].second;
+  tc_.careful = ++cta.visits > kPatience;
   bool advanced = false;
   uint64_t before = tc_.changes.load(std::memory_order_relaxed);
   for (int round = 0; round < kCtaRounds; ++round) {
@@ -228,38 +230,36 @@ bool ThreadRun::visit(Cta& cta) {
   return advanced;
 }
 
-// True when every live wave waits at a barrier or comes back to the same registers at the same place (Brent's cycle
-// detection over its stops) with no memory changing in between: nothing can ever go on.
+// True when the waves of every CTA, taken together, come back to the same registers at the same places (Brent's cycle
+// detection over the visits) with no memory changing in between: nothing can ever go on.
 bool ThreadRun::all_cycle(uint64_t changes) {
   for (Cta* cta : ctas_) {
     if (cta->done || !cta->started) {
       if (!cta->done) return false;
       continue;
     }
-    for (int i = 0; i < cta->waves; ++i) {
-      Wave& w = cta->wave[i];
-      if (w.status != Status::running) continue;
-      if (w.cycle_changes == changes && w.cycling) continue;
-      uint64_t hash = state_hash(w);
-      if (w.cycle_changes != changes) {
-        w.cycle_changes = changes;
-        w.cycling = false;
-        w.cycle_hash = hash;
-        w.cycle_age = 0;
-        w.cycle_limit = 1;
-        return false;
-      }
-      if (hash == w.cycle_hash) {
-        w.cycling = true;
-        continue;
-      }
-      if (++w.cycle_age >= w.cycle_limit) {
-        w.cycle_hash = hash;
-        w.cycle_age = 0;
-        w.cycle_limit *= 2;
-      }
+    if (cta->cycle_changes == changes && cta->cycling) continue;
+    uint64_t hash = 0;
+    for (int i = 0; i < cta->waves; ++i)
+      if (cta->wave[i].status != Status::ended) hash = (hash ^ state_hash(cta->wave[i])) * 0x9e3779b97f4a7c15ull + uint64_t(i);
+    if (cta->cycle_changes != changes) {
+      cta->cycle_changes = changes;
+      cta->cycling = false;
+      cta->cycle_hash = hash;
+      cta->cycle_age = 0;
+      cta->cycle_limit = 1;
       return false;
     }
+    if (hash == cta->cycle_hash) {
+      cta->cycling = true;
+      continue;
+    }
+    if (++cta->cycle_age >= cta->cycle_limit) {
+      cta->cycle_hash = hash;
+      cta->cycle_age = 0;
+      cta->cycle_limit *= 2;
+    }
+    return false;
   }
   return true;
 }
