@@ -244,11 +244,23 @@ def best_picks(lds: Any, count: int, topk: int, lane: Any) -> tuple[Any, Any]:
 
 
 def given_picks(given: Any, first: Any, topk: int, scores: Any, experts: int, lane: Any) -> tuple[Any, Any]:
-    """Lane k's expert and score: Int32 ``first`` + k at Int64 address ``given``; out of range: expert 0, score 0."""
+    """Lane k's expert and score: Int32 ``first`` + k at Int64 address ``given`` (``topk`` up to 32).
+
+    One out of range, or given before, becomes the lowest expert nobody has, with score 0: a token's picks are distinct.
+    """
     wanted = load(given, first + fx.min(lane, topk - 1))
-    known = (wanted >= 0) & (wanted < experts)
-    expert = fx.Int32(known.select(wanted, fx.Int32(0)))
-    return expert, fx.Float32(known.select(lds_load(scores, expert), fx.Float32(0.0)))
+    bad = (wanted < 0) | (wanted >= experts)
+    for k in range(topk - 1):
+        bad = bad | ((lane > k) & (wanted == read_lane(wanted, k)))
+    others = fx.Int32(ballot_bits(bad & (lane < topk)))
+    rank = fx.Int32(fx.ctpop(others & ((fx.Int32(1) << fx.min(lane, 31)) - 1)))  # bad ones before this one
+    expert, free = wanted, fx.Int32(0)
+    for e in range(topk):  # of so many experts the good picks leave at least as many as there are bad ones
+        unused = fx.Int32(ballot_bits((lane < topk) & (wanted == e))) == 0
+        expert = fx.Int32((bad & unused & (free == rank)).select(fx.Int32(e), expert))
+        free = free + unused.select(fx.Int32(1), fx.Int32(0))
+    expert = fx.Int32((lane < topk).select(expert, fx.Int32(0)))
+    return expert, fx.Float32(bad.select(fx.Float32(0.0), lds_load(scores, expert)))
 
 
 def lane_sum(v: Any, count: int) -> fx.Float32:

@@ -122,19 +122,28 @@ def route(call: Call) -> Results:
     """The picked experts and their weights; the exact mode keeps the stated one's picks."""
     a, topk = call.arithmetic, call.size("topk")
     score = torch.nan_to_num(call.values["score"], nan=0.0, posinf=torch.inf, neginf=-torch.inf)
-    if call.stated is not None:
-        ids = call.stated[0]
-    elif "ids" in call.values:
-        ids = call.values["ids"][:, :topk]
+    if "ids" in call.values:
+        ids, known = _distinct(call.values["ids"][:, :topk], score.shape[1])
+        picked = torch.where(known, score.gather(1, ids.long()), 0)
     else:
-        ids = _picks(score, call.values.get("bias"), topk)
-    picked = score.gather(1, ids.long())
+        ids = _picks(score, call.values.get("bias"), topk) if call.stated is None else call.stated[0]
+        picked = score.gather(1, ids.long())
     total = picked[:, 0]
     for p in range(1, topk):
         total = total + picked[:, p]
     weigh = call.function("weigh")
     arguments = dict(zip(weigh.params, (picked, total[:, None]), strict=True))
     return ids, evaluate_scalar(weigh.body, arguments, a).expand(picked.shape)
+
+
+def _distinct(given: Tensor, experts: int) -> tuple[Tensor, Tensor]:
+    """The given experts [t, topk], and which of them count; the others are the lowest their token does not have."""
+    ids, known = given.clone(), torch.zeros(given.shape, dtype=torch.bool)
+    for t, row in enumerate(given.tolist()):
+        known[t] = torch.tensor([0 <= e < experts and e not in row[:k] for k, e in enumerate(row)])
+        spare = (e for e in range(experts) if e not in row)
+        ids[t] = torch.tensor([e if ok else next(spare) for e, ok in zip(row, known[t].tolist(), strict=True)])
+    return ids, known
 
 
 def _picks(score: Tensor, bias: Tensor | None, topk: int) -> Tensor:

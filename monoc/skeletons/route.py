@@ -20,8 +20,8 @@ class RouteParams:
     ``score(logit)``: a slot of one input. A NaN score is worth 0 and never wins. Equal keys: the lowest
     ``expert % 64`` first, among those the lowest expert. ``weigh(score, total)``: a slot of two inputs; ``total`` is
     the sum of the picked scores in pick order. ``bias``: f32 [experts]. ``given``: an i32 [tokens, topk] argument with
-    each token's distinct experts in place of the search and the bias ("": search); one out of range gives expert 0,
-    weight 0. They are given in the builds where ``given_when`` holds.
+    each token's experts in place of the search and the bias ("": search); one out of range or given twice becomes the
+    lowest expert the token does not have, with score 0. They are given in the builds where ``given_when`` holds.
     ``route``: region of words [copy][token][pick][expert, f32 weight], a unit a token; ``copies`` of it spread the
     readers' polling.
     """

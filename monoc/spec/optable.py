@@ -130,8 +130,9 @@ _TABLE = (
     OpSpec(
         "route", _operands("score bias? ids?"), (_size("topk"), _function("weigh", 2)), 2, oprules.route,
         "ids i32 [t, topk], weights f32 [t, topk]: the topk largest score + bias (a NaN never wins; ties: "
-        "lowest expert % 64, then lowest expert), or the given ids; weights are weigh(score, sum of the "
-        "picked scores in pick order). A NaN score is 0.",
+        "lowest expert % 64, then lowest expert), or the given ids (one out of range or given twice becomes the "
+        "lowest expert the token does not have, with score 0); weights are weigh(score, sum of the picked scores in "
+        "pick order). A NaN score is 0.",
     ),
     OpSpec(
         "all_reduce", _operands("x"), (), 1, oprules.all_reduce,
