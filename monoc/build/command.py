@@ -118,6 +118,11 @@ def register(app: typer.Typer) -> None:
         except PackageError as error:
             typer.echo(str(error), err=True)
             raise typer.Exit(ExitCode.BAD_INPUT) from None
+        if package.spec_hash != program.digest[:16]:
+            typer.echo(
+                f"{folder} was not compiled from {spec} as it is now; run `monoc compile {spec}` first", err=True
+            )
+            raise typer.Exit(ExitCode.BAD_INPUT)
         fixed = {"tokens": _numbers(tokens) or ()}
         if tp is not None:
             fixed["tp"] = _numbers(tp) or ()

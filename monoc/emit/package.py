@@ -58,7 +58,9 @@ def emit_package(program: Program, schedule: Schedule) -> dict[str, str]:
     library = DeviceLibrary()
     launches = [emit_launch(schedule, launch, library) for launch in schedule.launches]
     spec = PurePath(program.path)
-    header = Header(spec.name if spec.is_absolute() else spec.as_posix(), program.digest[:16], program.licence)
+    said = spec.name if spec.is_absolute() else spec.as_posix()
+    said = "".join(c if c.isprintable() else "?" for c in said)  # a line break in it would end the comment
+    header = Header(said, program.digest[:16], program.licence)
     sources = {
         "__init__.py": _init(program),
         "checks.py": (_HOST / "checks.py").read_text(),
