@@ -126,3 +126,10 @@ def test_syntax_errors_name_the_line(body: str, message: str) -> None:
 def test_text_without_kernel_is_refused() -> None:
     with pytest.raises(AsmError, match="no kernel"):
         parse_asm("\t.text\n")
+
+
+def test_local_labels() -> None:
+    body = "1:\n\ts_cbranch_scc0 1f\n\ts_branch 1b\n1:\ts_nop 0\n2: s_branch 2b\n\ts_branch 1b"
+    kernel = parse_asm(kernel_text(body)).kernels["kernel"]
+    targets = [kernel.labels[i.operands[0].name] for i in kernel.instructions if "branch" in i.mnemonic]
+    assert targets == [2, 0, 3, 2]

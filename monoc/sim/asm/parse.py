@@ -32,9 +32,13 @@ class Instruction:
 class _Body:
     instructions: list[Instruction] = field(default_factory=list)
     labels: dict[str, int] = field(default_factory=dict)
+    local: dict[str, int] = field(default_factory=dict)  # how often each number was a label so far
 
 
 _LABEL = re.compile(r'("?)([A-Za-z_.$][\w.$@]*)\1:\s*(.*)\Z')
+# Local labels of inline assembly: `1:`, reached as `1b` (the last one) and `1f` (the next one).
+_LOCAL = re.compile(r"(\d+):\s*(.*)\Z")
+_LOCAL_USE = re.compile(r"(s_c?branch\S*\s+)(\d+)([bf])\Z")
 _COMMENT = re.compile(r"\s*(?:;|//).*\Z")
 
 
@@ -77,6 +81,10 @@ def _parse_instruction(text: str, line: int, loc: tuple[int, int]) -> Instructio
     return Instruction(mnemonic, tuple(operands), tuple(modifiers), line, text, loc)
 
 
+def _local_name(number: str, count: int) -> str:
+    return f".Llocal_{number}_{count}"
+
+
 class _Parser:
     def __init__(self, text: str, path: str) -> None:
         self.path = path
@@ -112,9 +120,16 @@ class _Parser:
                     raise self.error(".amdhsa_kernel wants the kernel's name", number)
                 self.descriptor(numbered, words[1])
                 continue
-            while match := _LABEL.match(text):
-                self.label(match[2])
-                text = match[3]
+            while text:
+                if match := _LABEL.match(text):
+                    self.label(match[2])
+                    text = match[3]
+                elif self.in_text and self.body is not None and (match := _LOCAL.match(text)):
+                    count = self.body.local[match[1]] = self.body.local.get(match[1], 0) + 1
+                    self.body.labels[_local_name(match[1], count)] = len(self.body.instructions)
+                    text = match[2]
+                else:
+                    break
             if not text:
                 continue
             if text.startswith("."):
@@ -199,6 +214,9 @@ class _Parser:
     def instruction(self, text: str, number: int) -> None:
         if self.body is None:
             raise self.error("instruction before any function label", number)
+        if match := _LOCAL_USE.match(text):
+            count = self.body.local.get(match[2], 0) + (match[3] == "f")
+            text = match[1] + _local_name(match[2], count)
         try:
             parsed = _parse_instruction(text, number, self.loc)
         except OperandSyntaxError as error:
