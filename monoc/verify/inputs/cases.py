@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
-from monoc.spec.program import Entry, Program
+from monoc.expr.ir import DType
+from monoc.spec.program import Entry, Program, Role
 from monoc.verify.inputs.roles import Roles
 from monoc.verify.inputs.step import Contexts, StepInputs
 from monoc.verify.inputs.weights import Weights
@@ -92,14 +93,56 @@ def _same_experts(program: Program, weights: Weights) -> None:
     _each(weights, Roles.of(program).tensors("route", "bias"), change)
 
 
+_BLOCKS = 64  # of columns: a token's row lies mostly in one, the experts of a group listen to one
+
+
+def _blocks(columns: int) -> Tensor:
+    return torch.arange(columns) * _BLOCKS // columns
+
+
+def _own_block(program: Program, entry: Entry, step: StepInputs) -> None:
+    def change(tensor: Tensor) -> None:
+        tokens = torch.arange(len(tensor)).reshape(-1, *[1] * (tensor.dim() - 1))
+        tensor.abs_().mul_(torch.where(_blocks(tensor.shape[-1]) == tokens % _BLOCKS, 8, 0.01).to(tensor.dtype))
+
+    _rows(entry, program, step, change)
+
+
+def _own_experts(program: Program, weights: Weights) -> None:
+    def change(gate: Tensor) -> None:
+        group = torch.arange(len(gate)) // max(4, len(gate) // _BLOCKS)
+        gate += torch.where(_blocks(gate.shape[1]) == group[:, None], 8 * gate.shape[1] ** -0.5, 0).to(gate.dtype)
+        gate.copy_(torch.where(_blocks(gate.shape[1]) == group[:, None], gate.abs(), gate))
+
+    def level(norm: Tensor) -> None:
+        norm.fill_(1)
+
+    def quiet(bias: Tensor) -> None:
+        bias.mul_(0.01)
+
+    _each(weights, _routers(program), change)
+    _each(weights, _norms(program), level)
+    _each(weights, Roles.of(program).tensors("route", "bias"), quiet)
+
+
+def _norms(program: Program) -> tuple[str, ...]:
+    """bf16 vectors: the weights of norms."""
+    weights = [t for t in program.tensors if t.role is Role.WEIGHT and t.dtype is DType.BF16]
+    return tuple(t.name for t in weights if len(t.shape) == 1)
+
+
+def _routers(program: Program) -> tuple[str, ...]:
+    """bf16 matrices of linear operations."""
+    return tuple(n for n in Roles.of(program).tensors("linear", "w") if program.tensor[n].scale is None)
+
+
 def _ties(program: Program, weights: Weights) -> None:
     roles = Roles.of(program)
 
     def equal(tensor: Tensor) -> None:
         tensor[:] = tensor[0].clone()
 
-    routers = tuple(n for n in roles.tensors("linear", "w") if program.tensor[n].scale is None)
-    _each(weights, roles.tensors("route", "bias") + routers, equal)
+    _each(weights, roles.tensors("route", "bias") + _routers(program), equal)
 
 
 def _sinks(program: Program, weights: Weights) -> None:
@@ -128,6 +171,7 @@ CASES: Mapping[str, Case] = {
     "saturated": Case("rows whose every fp8 value is the largest", step=_saturated),
     "far-apart": Case("rows whose values span thirty powers of two", step=_far_apart),
     "same-experts": Case("all tokens pick from the same few experts", weights=_same_experts),
+    "different-experts": Case("as many tokens as can pick experts of their own", weights=_own_experts, step=_own_block),
     "ties": Case("every expert scores the same", weights=_ties),
     "sinks": Case("extreme sinks", weights=_sinks),
     "wrap": Case("the epoch is about to start over", epoch=-2),
