@@ -49,11 +49,11 @@ class ExpertDownParams:
     experts: str
     topk: str
     shared: str = ""
-    shared_columns: str = "16"
     groups: str = "1"
     row_tiles: str = ""
     copies: str = "1"
     kept: str = "False"
+    shared_columns: str = "16"
     two_hop: Formula = ZERO
     tokens: str = "b.tokens"
     tp: str = "b.tp"
