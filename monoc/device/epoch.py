@@ -1,8 +1,8 @@
 """The epoch word: how launches tag their hand-offs without clearing anything between steps.
 
 The epoch buffer (Int32 words): word 0 the epoch, from ``marks`` one mark a CTA, then counters. A launch reads the epoch
-first and tags what it hands over with it. A launch that ends the epoch marks that each of its CTAs has read it; its CTA 0, once all
-marks are in, stores the next one. Launches of a step are ordered by their boundary, so plain waits suffice here.
+first and tags what it hands over with it. A launch that ends the epoch marks that each of its CTAs has read it; its
+CTA 0, once all marks are in, stores the next one. The launches of a step are ordered by their boundaries.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _await_marks(buffer: Any, first: Any, tag: Any) -> None:
 
 @flyc.jit
 def end_epoch(cta: Any, buffer: Any, marks: int, tag: Any, next_epoch: Any, cleared: list[Any]) -> None:
-    """CTA 0, when every CTA of the grid has marked the epoch: zero the counter words ``cleared``, then ``next_epoch``."""
+    """CTA 0, when every CTA has marked the epoch: zero the counter words ``cleared``, then store ``next_epoch``."""
     if cta.bid == 0:
         for first in range_constexpr(0, cta.grid, cta.threads):
             slot = first + cta.tid
@@ -59,7 +59,7 @@ def end_epoch(cta: Any, buffer: Any, marks: int, tag: Any, next_epoch: Any, clea
 
 @flyc.jit
 def grid_barrier(cta: Any, pairs: Any, tag: Any) -> None:
-    """All CTAs have stored what they stored before it. ``pairs``: Int64 address of grid + 1 pairs used by no other barrier.
+    """All CTAs have stored what they stored before it. ``pairs``: address of grid + 1 pairs no other barrier uses.
 
     CTA c raises pair c; CTA 0 awaits all of them and raises the last one, which all others await.
     """

@@ -10,8 +10,8 @@ __all__ = ["Frozen"]
 class Frozen:
     """An immutable trace-time object whose methods may be called inside a traced loop or branch.
 
-    FlyDSL carries every object whose method a traced region calls through that region as a list of IR values; this one has
-    none to carry (``flydsl.compiler.protocol``): the values it holds were made before the region and dominate it.
+    FlyDSL carries every object whose method a traced region calls through that region as a list of IR values; this one
+    has none to carry (``flydsl.compiler.protocol``): the values it holds were made before the region and dominate it.
     """
 
     def __extract_to_ir_values__(self) -> list[Any]:

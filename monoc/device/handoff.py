@@ -156,7 +156,7 @@ class FlagRegion(Frozen):
 
     @flyc.jit
     def wait(self, cta: Any, first: Any, count: Any) -> None:
-        """Every thread polls at most one flag (``count`` up to the CTA's threads, traced or not), then the CTA meets."""
+        """Every thread polls at most one flag (``count`` up to the CTA's threads), then the CTA meets."""
         if cta.tid < count:
             poll_pairs(self.flags, self.tag, [(fx.Int32(first) + cta.tid, 1)], self.words.policy)
         gpu.barrier()

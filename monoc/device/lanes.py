@@ -31,7 +31,7 @@ def _like(v: Any, word: Any) -> Any:
 
 
 def shuffle_xor(v: Any, distance: int) -> Any:
-    """Lane ``lane ^ distance``'s ``v`` (Int32 or Float32; ``distance`` a power of two below 64), by VALU moves, not LDS."""
+    """Lane ``lane ^ distance``'s ``v`` (Int32 or Float32; ``distance`` a power of two below 64), by VALU moves."""
     x = _words(v)
     if distance >= 16:
         a, b = permlane_swap(distance, x, x)

@@ -30,7 +30,7 @@ SYSTEM = 17  # other GPUs
 
 
 def load(address: Any, index: Any, dtype: Any = fx.Int32, count: int = 1, policy: int = PLAIN) -> Any:
-    """``count`` elements of ``dtype`` from element ``index`` (Int32; under 4 GiB) of the memory at ``address`` (Int64)."""
+    """``count`` elements of ``dtype`` from element ``index`` (Int32) of up to 4 GiB at ``address`` (Int64)."""
     return buffer_load(buffer_resource(address), fx.Int32(index) * (dtype.width // 8), count, dtype, policy)
 
 
@@ -53,7 +53,7 @@ def _pointer(address: Any, dtype: Any, align: int) -> Any:
 
 
 def gload(address: Any, byte_offset: Any, dtype: Any = fx.Int32, count: int = 1, stream: bool = False) -> Any:
-    """:func:`load` through a global access (uniform base + 32-bit unsigned byte offset): two scalar registers, not four."""
+    """:func:`load` by a global access (uniform base + 32-bit unsigned byte offset): two scalar registers, not four."""
     at = fx.Int64(address) + fx.Int64(fx.Uint32(byte_offset))
     align = min(16, count * dtype.width // 8)
     return fx.generic_load(_pointer(at, dtype, align), count=count, nontemporal=stream)

@@ -1,7 +1,7 @@
 """The matrix instructions stages use, as 16x16 tiles of a wave: lane l holds row / column l % 16 of its operands.
 
-Result: lane l, register i: row 4 * (l // 16) + i, column l % 16. Operand layouts: AMD's CDNA3 / CDNA4 ISA documents, MFMA
-register layouts.
+Result: lane l, register i: row 4 * (l // 16) + i, column l % 16. Operand layouts: AMD's CDNA3 / CDNA4 ISA documents,
+MFMA register layouts.
 """
 
 from __future__ import annotations
@@ -50,6 +50,6 @@ def mfma_mx(
     a_byte: int = 0,
     b_byte: int = 0,
 ) -> fx.Vector:
-    """16x16x128 with E8M0 scales: eight words a lane for fp8 (K bytes 16 j .. and 64 + 16 j .., j = lane // 16), four for
-    fp4 (K 32 j ..); a lane's scale byte is that of its row's K block j of 32."""
+    """16x16x128 with E8M0 scales: eight words a lane for fp8 (K bytes 16 j .. and 64 + 16 j .., j = lane // 16), four
+    for fp4 (K 32 j ..); a lane's scale byte is that of its row's K block j of 32."""
     return mfma_scaled(a, b, c, a_format, b_format, a_scale, b_scale, a_byte, b_byte)

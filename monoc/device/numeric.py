@@ -13,8 +13,9 @@ from flydsl.expr import math as fmath
 from monoc.device.intrinsics import amdgcn_f32, cvt_fp8_pair
 
 __all__ = [
-    "E4M3_MAX", "bf16_high", "bf16_low", "bf16_pack", "bf16_round", "clamp_e4m3", "div_by", "e4m3_pack", "exp", "exp2", "fma", "log2",
-    "mx_code", "mx_code_floor", "power_of_two", "power_of_two_inverse", "rcp", "rsq", "scale_code", "sqrt",
+    "E4M3_MAX", "bf16_high", "bf16_low", "bf16_pack", "bf16_round", "clamp_e4m3", "div_by", "e4m3_pack", "exp",
+    "exp2", "fma", "log2", "mx_code", "mx_code_floor", "power_of_two", "power_of_two_inverse", "rcp", "rsq",
+    "scale_code", "sqrt",
 ]  # fmt: skip
 
 E4M3_MAX = 448.0

@@ -17,9 +17,9 @@ __all__ = ["Regions"]
 class Regions(Frozen):
     """Regions by name for one stage.
 
-    ``table``: the plan's regions (form, space, flags, ...); ``offsets``: their byte offsets in scratch or in a half of the peer
-    buffer; ``scratch``: Int64 address; ``peers``: address of the ranks' Int64 peer-buffer addresses; ``rank``: this one;
-    ``half``: Int64 byte offset of the epoch's half.
+    ``table``: the plan's regions (form, space, flags, ...); ``offsets``: their byte offsets in scratch or in a half of
+    the peer buffer; ``scratch``: Int64 address; ``peers``: address of the ranks' Int64 peer-buffer addresses;
+    ``rank``: this one; ``half``: Int64 byte offset of the epoch's half.
     """
 
     def __init__(

@@ -11,6 +11,7 @@ from typing import Any
 
 import jinja2
 
+from monoc.cache import writable_cache
 from monoc.emit.device import DeviceLibrary, names_in, parsed
 from monoc.schedule.early import early_arguments, request_points
 from monoc.schedule.model import Launch, Schedule, Stage
@@ -49,9 +50,11 @@ class _Call:
 @cache
 def environment() -> jinja2.Environment:
     """The templates of whole files. Every value they print was validated as an identifier or made here."""
+    kept = writable_cache("templates")
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
         undefined=jinja2.StrictUndefined,
+        bytecode_cache=None if kept is None else jinja2.FileSystemBytecodeCache(str(kept)),
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,

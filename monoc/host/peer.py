@@ -1,7 +1,7 @@
 """Symmetric peer memory: one uncached buffer a rank, its address known to every rank of the TP group.
 
-The launches push partial sums straight into the other ranks' buffers, so every rank must have mapped every other before the
-first of them starts; a rank that gave up alone would leave the others spinning. The constructor is therefore
+The launches push partial sums straight into the other ranks' buffers, so every rank must have mapped every other before
+the first of them starts; a rank that gave up alone would leave the others spinning. The constructor is therefore
 collective, and a failure on one rank is raised on all.
 """
 
@@ -23,8 +23,8 @@ class PeerMemoryError(RuntimeError):
 class PeerHeap(Protocol):
     """Device memory that other processes (or, simulated, other ranks of this one) can open.
 
-    ``alloc`` returns the address of ``nbytes`` zeroed, uncached bytes; ``handle`` a picklable name for them; ``open`` the
-    address at which a peer's handle is mapped here. ``open`` raises :class:`RuntimeError` where that is impossible.
+    ``alloc`` returns the address of ``nbytes`` zeroed, uncached bytes; ``handle`` a picklable name for them; ``open``
+    the address at which a peer's handle is mapped here. ``open`` raises :class:`RuntimeError` where that is impossible.
     """
 
     def alloc(self, nbytes: int) -> int: ...
@@ -94,7 +94,8 @@ def _everyones(mine: Any, ranks: int, group: Any) -> Sequence[Any]:
 class PeerBuffer:
     """``nbytes`` of symmetric memory on each of ``ranks`` ranks; this one is ``rank``.
 
-    ``local``: the own buffer's address; ``addresses``: int64 tensor [ranks] on ``device``, every rank's buffer as mapped here.
+    ``local``: the own buffer's address; ``addresses``: int64 tensor [ranks] on ``device``, every rank's buffer as
+    mapped here.
     Collective over ``group``. Raises :class:`PeerMemoryError` on every rank if any rank could not allocate or map.
     """
 

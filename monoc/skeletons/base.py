@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import jinja2
 
+from monoc.cache import writable_cache
 from monoc.expr.flydsl import flydsl_slot
 from monoc.expr.slot import Slot
 
@@ -50,9 +51,11 @@ class SkeletonParams(Protocol):
 
 @cache
 def _environment() -> jinja2.Environment:
+    kept = writable_cache("templates")
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
         undefined=jinja2.StrictUndefined,
+        bytecode_cache=None if kept is None else jinja2.FileSystemBytecodeCache(str(kept)),
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,

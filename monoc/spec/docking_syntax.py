@@ -25,7 +25,7 @@ from monoc.spec.docking_ast import (
     Range,
     Variable,
 )
-from monoc.spec.syntax import MAX_DEPTH, MAX_NAME, grammar_text
+from monoc.spec.syntax import MAX_DEPTH, MAX_NAME, grammar_text, make_parser
 from monoc.spec.yamltree import YamlText
 
 __all__ = ["DockingSyntax"]
@@ -41,8 +41,7 @@ _WORDS = {
 
 @cache
 def _parser() -> Lark:
-    text = grammar_text("docking.lark")
-    return Lark(text, parser="lalr", start=_STARTS, propagate_positions=True, maybe_placeholders=True)
+    return make_parser(grammar_text("docking.lark"), _STARTS)
 
 
 class _RefusedError(Exception):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import hashlib
 import keyword
 from collections.abc import Sequence
 from fractions import Fraction
@@ -13,6 +14,7 @@ from typing import Any
 from lark import Lark, Transformer, UnexpectedCharacters, UnexpectedInput, UnexpectedToken, v_args
 from lark.exceptions import VisitError
 
+from monoc.cache import writable_cache
 from monoc.diagnostics import Code, Diagnostics, quoted
 from monoc.expr.ir import Span
 from monoc.spec.ast import (
@@ -84,9 +86,23 @@ def grammar_text(file: str = "monoc.lark") -> str:
     raise FileNotFoundError(f"{file}: the installation lacks its grammar")
 
 
+def make_parser(grammar: str, starts: list[str]) -> Lark:
+    """An LALR parser of ``grammar``, its tables kept from run to run (lark checks that they are the grammar's)."""
+    kept = writable_cache("grammar")
+    name = hashlib.sha256(grammar.encode()).hexdigest()[:16]
+    return Lark(
+        grammar,
+        parser="lalr",
+        start=starts,
+        propagate_positions=True,
+        maybe_placeholders=True,
+        cache=False if kept is None else str(kept / f"{name}.lark"),
+    )
+
+
 @cache
 def _parser() -> Lark:
-    return Lark(grammar_text(), parser="lalr", start=_STARTS, propagate_positions=True, maybe_placeholders=True)
+    return make_parser(grammar_text(), _STARTS)
 
 
 class _TooDeepError(Exception):

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from monoc.cache import cache_directory
 from monoc.schedule.loader import PlanModule, load_plan
 from monoc.schedule.memo import ByFields
 from monoc.schedule.proofs.acyclic import prove_acyclic
@@ -94,7 +95,7 @@ def _launch_facts(plan: PlanModule, name: str) -> Callable[[Any], _Facts | None]
 def prove_cached(text: str, target: Target, progress: Progress | None = None) -> ProofResult:
     """:func:`prove`, its result kept under the user's cache directory by a hash of the plan and of the
     proofs."""
-    path = _cache_directory() / f"{_digest(text, target)}.json"
+    path = cache_directory("proofs") / f"{_digest(text, target)}.json"
     try:
         kept = json.loads(path.read_text())
         failures = tuple(Failure(**{**f, "culprits": tuple(f["culprits"])}) for f in kept["failures"])
@@ -136,11 +137,6 @@ def _first_of_each(found: list[Failure]) -> tuple[Failure, ...]:
     for failure in found:
         first.setdefault((failure.proof, failure.launch, failure.culprits), failure)
     return tuple(first.values())
-
-
-def _cache_directory() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "monoc" / "proofs"
 
 
 def _digest(text: str, target: Target) -> str:
