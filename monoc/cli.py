@@ -5,6 +5,7 @@ Exit codes: 0 good, 1 the command found something (:class:`~monoc.diagnostics.Ex
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -70,6 +71,9 @@ def _options(
 
 def main() -> None:
     """Entry point of the console script."""
+    # Reading and printing make a million small objects and hardly a cycle: at its defaults the collector takes a fifth
+    # of a compilation's time.
+    gc.set_threshold(200_000, 50, 50)
     try:
         make_app(sys.argv[1:])()
     except CompileErrors as e:
@@ -83,3 +87,5 @@ def main() -> None:
             raise
         print(f"cannot use {e.filename}: {e.strerror}; give another path", file=sys.stderr)
         sys.exit(ExitCode.BAD_INPUT)
+    finally:
+        gc.freeze()  # the interpreter's last collection need not walk all that was ever imported

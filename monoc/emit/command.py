@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import Progress
 
 from monoc.compiler import Package, compile_spec
 from monoc.diagnostics import ExitCode
@@ -19,8 +18,11 @@ __all__ = ["register"]
 
 
 def _compile(spec: str, quiet: bool) -> Package:
-    if quiet:
+    if quiet or not sys.stderr.isatty():
         return compile_spec(spec)
+    from rich.console import Console  # loads slowly, and only a terminal shows it
+    from rich.progress import Progress
+
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("compiling", total=None)
         return compile_spec(

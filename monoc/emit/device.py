@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 __all__ = ["DeviceLibrary", "LibraryError", "names_in", "parsed"]
@@ -27,8 +27,12 @@ class _Definition:
     module: str
     text: str
     node: ast.stmt
-    uses: frozenset[str]
     order: tuple[int, int]  # module, line
+
+    @cached_property
+    def uses(self) -> frozenset[str]:
+        """The names it reads."""
+        return _names(self.node) - {self.name}
 
 
 @dataclass(frozen=True)
@@ -61,8 +65,7 @@ def _names(tree: ast.AST) -> frozenset[str]:
     return frozenset(found)
 
 
-def _segment(source: str, node: ast.stmt) -> str:
-    lines = source.splitlines()
+def _segment(lines: list[str], node: ast.stmt) -> str:
     first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
     while first > 1 and lines[first - 2].startswith("#"):  # the comment that explains it
         first -= 1
@@ -95,6 +98,7 @@ class DeviceLibrary:
             self._read(name, (root / f"{name}.py").read_text(), modules[name], position)
 
     def _read(self, module: str, source: str, tree: ast.Module, position: int) -> None:
+        lines = source.splitlines()
         self._docs[module] = (ast.get_docstring(tree) or module).splitlines()[0]
         for node in tree.body:
             if isinstance(node, ast.Import | ast.ImportFrom):
@@ -107,10 +111,8 @@ class DeviceLibrary:
                         continue  # one private constant, needed in two modules
                     other = self._definitions[name].module
                     raise LibraryError(f"device library: {name} is defined differently in {other}.py and {module}.py")
-                text = _segment(source, node)
-                self._definitions[name] = _Definition(
-                    name, module, text, node, _names(node) - {name}, (position, node.lineno)
-                )
+                text = _segment(lines, node)
+                self._definitions[name] = _Definition(name, module, text, node, (position, node.lineno))
 
     def _read_import(self, node: ast.Import | ast.ImportFrom) -> None:
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(_PACKAGE):

@@ -24,13 +24,22 @@ def check_names(file: str, tree: ast.Module) -> None:
     """Every name of ``tree`` is bound once at its top, in a class's body and among a function's arguments, and no
     argument hides a name of the top. Raises :class:`NameTakenError`."""
     top = _once(file, _bound(tree.body))
-    for node in ast.walk(tree):
+    for node in _definitions(tree.body):
         if isinstance(node, ast.ClassDef):
             _once(file, _bound(node.body))
-        elif isinstance(node, ast.FunctionDef):
+        else:
             given = [a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
             for name in sorted(_once(file, given) & top):
                 raise NameTakenError(file, name)
+
+
+def _definitions(body: list[ast.stmt]) -> Iterator[ast.ClassDef | ast.FunctionDef]:
+    """The classes and functions of ``body``, nested ones too; expressions, which have none, are not walked."""
+    for node in body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            yield node
+        for inner in ("body", "orelse", "finalbody", "handlers"):
+            yield from _definitions(getattr(node, inner, []))
 
 
 def _once(file: str, names: Iterator[str] | list[str]) -> set[str]:

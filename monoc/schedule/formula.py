@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import lru_cache
 from typing import NewType
 
 __all__ = [
@@ -63,6 +64,7 @@ class FormulaError(ValueError):
     """A formula outside the whitelisted language; the message quotes it and names the offending part."""
 
 
+@lru_cache(maxsize=4096)  # the same few hundred texts come again and again
 def formula(text: str | int, *, task: bool = False) -> Formula:
     """``text`` as a checked formula, printed canonically (numbers folded, without needless parentheses, so that equal
     formulas are mostly equal text); ``task`` allows the task index ``i``. Raises :class:`FormulaError`."""
