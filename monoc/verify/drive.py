@@ -20,7 +20,7 @@ from monoc.sim.host.engine import LaunchReport, SimulatorEngine
 from monoc.spec.buildexpr import BuildValue
 from monoc.spec.program import Build, Entry, Program, Role, WeightClass
 from monoc.verify.cells import Cell
-from monoc.verify.handoffs import crossing_regions, launch_manifest, missing_handoffs
+from monoc.verify.handoffs import counted_regions, crossing_regions, launch_manifest, missing_handoffs
 from monoc.verify.inputs.cases import CASES
 from monoc.verify.inputs.step import POISON, StepInputs
 from monoc.verify.inputs.weights import Weights
@@ -69,11 +69,12 @@ class _Watched(SimulatorEngine):
         if self.watch is None:
             return super().run_together(launches, memory)
         symbol = next(iter(launches.values())).symbol
-        manifest, crossing = self.watch.manifest(symbol)
+        manifest, crossing, counted = self.watch.manifest(symbol)
         self.simulator.set_manifest(manifest)
         try:
             report = super().run_together(launches, memory)
-            self.watch.look(symbol, memory, missing_handoffs(manifest, crossing, self.simulator.region_traffic()))
+            missing = missing_handoffs(manifest, crossing, counted, self.simulator.region_traffic())
+            self.watch.look(symbol, memory, missing)
         finally:
             self.simulator.set_manifest(None)
         return report
@@ -262,8 +263,8 @@ class _Watch:
     def _launch(self, symbol: str) -> str:
         return next(la.name for la in self.entry.launches if f"_{la.name}_" in f"{symbol}_")
 
-    def manifest(self, symbol: str) -> tuple[Manifest, frozenset[str]]:
-        """The hand-offs of the launch about to run, and which of them go from CTA to CTA."""
+    def manifest(self, symbol: str) -> tuple[Manifest, frozenset[str], frozenset[str]]:
+        """The hand-offs of the launch about to run, which of them go from CTA to CTA, and which may be empty."""
         plan = self.driver.package.plan
         b = package_build(self.driver.program, plan, self.builds[self.step], self.cell.barriers)
         runners = [self.runners[rank] for rank in range(self.cell.tp)]
@@ -271,7 +272,7 @@ class _Watch:
         half = plan.peer_half(int(_plain(runners[0].epoch)[0])) * plan.peer_half_bytes(self.cell.tp)
         launch = self._launch(symbol)
         manifest = launch_manifest(plan, b, launch, scratch, [r.peer.local + half for r in runners])
-        return manifest, crossing_regions(plan, b, launch)
+        return manifest, crossing_regions(plan, b, launch), counted_regions(plan, b, launch)
 
     def look(self, symbol: str, memory: DeviceMemory, missing: list[str]) -> None:
         """Copies what the launch left in memory."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from monoc.sim.handoff import Kind, Manifest, Region, Scope
 
-__all__ = ["crossing_regions", "launch_manifest", "missing_handoffs"]
+__all__ = ["counted_regions", "crossing_regions", "launch_manifest", "missing_handoffs"]
 
 PAIR_FORMS = ("pair", "peer", "two_hop")
 
@@ -73,6 +73,12 @@ def crossing_regions(plan: Any, b: Any, launch: str) -> frozenset[str]:
     )
 
 
+def counted_regions(plan: Any, b: Any, launch: str) -> frozenset[str]:
+    """The regions that hold only as much as a step's keys or routing fill: perhaps nothing."""
+    stages = plan.LAUNCHES[launch].stages(b).values()
+    return frozenset(w.region for s in stages for w in s.writes if w.counted)
+
+
 def _crosses(plan: Any, region: str, writers: Sequence[Any], readers: Sequence[Any]) -> bool:
     if any(s.take != "placed" for s in (*writers, *readers)):
         return True
@@ -99,12 +105,18 @@ def _units(units: Any) -> range:
 
 
 def missing_handoffs(
-    manifest: Manifest, crossing: frozenset[str], traffic: Mapping[tuple[int, str], tuple[int, int]]
+    manifest: Manifest,
+    crossing: frozenset[str],
+    counted: frozenset[str],
+    traffic: Mapping[tuple[int, str], tuple[int, int]],
 ) -> list[str]:
-    """Hand-offs of the manifest that did not happen: nothing was stored, or a region of ``crossing`` not read."""
+    """Hand-offs of the manifest that did not happen: nothing was stored (unless of a ``counted`` region, and nothing of
+    it was read either), or what was stored of a region of ``crossing`` was not read."""
     found = []
     for region in manifest:
         stored, read = traffic[region.rank, region.name]
+        if not stored and not read and region.name in counted:
+            continue
         if not stored or (not read and region.name in crossing):
             found.append(f"{region.name} of rank {region.rank}: {stored} words stored, {read} read by other CTAs")
     return found
