@@ -32,6 +32,9 @@ COMMANDS: Mapping[str, str] = {
 }
 
 
+_SHORT = frozenset({"check", "compile", "graph", "plan"})
+
+
 def make_app(argv: Sequence[str] = ()) -> typer.Typer:
     """The application. With a command named in ``argv`` only its module is imported: torch and FlyDSL load slowly."""
     app = typer.Typer(
@@ -71,11 +74,14 @@ def _options(
 
 def main() -> None:
     """Entry point of the console script."""
-    # Reading and printing make a million small objects and hardly a cycle: at its defaults the collector takes a fifth
-    # of a compilation's time.
-    gc.set_threshold(200_000, 50, 50)
+    # Reading and printing a spec makes a million small objects and hardly a cycle: the collector would take a fifth of
+    # a compilation's time. Commands that run launches or hold tensors get it back.
+    gc.disable()
     try:
-        make_app(sys.argv[1:])()
+        app = make_app(sys.argv[1:])
+        if not _SHORT & set(sys.argv[1:]):
+            gc.enable()
+        app()
     except CompileErrors as e:
         if "--json" in sys.argv:
             print(json.dumps({"good": False, "errors": [d.as_json() for d in e.diagnostics]}, indent=2))
