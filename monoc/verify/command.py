@@ -86,6 +86,8 @@ def register(app: typer.Typer) -> None:
             package = EmittedPackage.load(folder)
         except PackageError as error:
             _fail(str(error))
+        if package.spec_hash != program.digest[:16]:
+            _fail(f"{folder} was not compiled from {spec} as it is now; run `monoc compile {spec}` first")
         torch.set_num_threads(1)  # the reference's operations are small: threads would only meet each other
         with Driver(program, package) as driver:
             known = {k.name: k for k in kinds(program, driver.runner_class)}

@@ -47,3 +47,10 @@ def test_bad_usage_says_what_there_is(folder: Path, tmp_path: Path) -> None:
     code, text = invoke("--out", str(tmp_path))
     assert code == 2
     assert "monoc compile" in text
+
+
+def test_a_package_of_another_spec_is_refused() -> None:
+    other = Path(SPEC).parents[1] / "generated" / "tiny_pro"
+    code, text = invoke("--out", str(other))
+    assert code == 2
+    assert "was not compiled from" in text
