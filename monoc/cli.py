@@ -18,7 +18,7 @@ import typer
 from monoc import __version__
 from monoc.diagnostics import CompileErrors, ExitCode
 
-__all__ = ["COMMANDS", "main", "make_app"]
+__all__ = ["COMMANDS", "main", "make_app", "run"]
 
 # Command -> the module that registers it, in the order of `monoc --help`
 COMMANDS: Mapping[str, str] = {
@@ -72,16 +72,10 @@ def _options(
     """A compiler for mono kernels: one LLM decode layer as a few persistent FlyDSL launches."""
 
 
-def main() -> None:
-    """Entry point of the console script."""
-    # Reading and printing a spec makes a million small objects and hardly a cycle: the collector would take a fifth of
-    # a compilation's time. Commands that run launches or hold tensors get it back.
-    gc.disable()
+def run() -> None:
+    """Run the command of ``sys.argv``; errors become messages and exit codes."""
     try:
-        app = make_app(sys.argv[1:])
-        if not _SHORT & set(sys.argv[1:]):
-            gc.enable()
-        app()
+        make_app(sys.argv[1:])()
     except CompileErrors as e:
         if "--json" in sys.argv:
             print(json.dumps({"good": False, "errors": [d.as_json() for d in e.diagnostics]}, indent=2))
@@ -93,5 +87,19 @@ def main() -> None:
             raise
         print(f"cannot use {e.filename}: {e.strerror}; give another path", file=sys.stderr)
         sys.exit(ExitCode.BAD_INPUT)
+
+
+def main() -> None:
+    """Entry point of the console script: :func:`run`, as the only thing its process does.
+
+    Reading and printing a spec makes a million small objects and hardly a cycle: the collector would take a fifth of a
+    compilation's time, and as much again at the end. Commands that run launches or hold tensors keep it.
+    """
+    if not _SHORT & set(sys.argv[1:]):
+        run()
+        return
+    gc.disable()
+    try:
+        run()
     finally:
-        gc.freeze()  # the interpreter's last collection need not walk all that was ever imported
+        gc.freeze()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from passes.specs import variation
 
-from monoc.cli import main
+from monoc.cli import run
 from monoc.compiler import compile_spec, schedule_program
 from monoc.diagnostics import Code, CompileErrors, Diagnostic
 from monoc.spec.program import Program
@@ -65,7 +65,7 @@ def test_commands(
     for options in ([], ["--json"]):
         monkeypatch.setattr("sys.argv", ["monoc", command, "spec.yaml", *options])
         with pytest.raises(SystemExit) as stopped:
-            main()
+            run()
         assert stopped.value.code == 2
         out, err = capsys.readouterr()
         if options:
@@ -90,6 +90,6 @@ def test_places_that_cannot_be_written(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", ["monoc", *argv])
     with pytest.raises(SystemExit) as stopped:
-        main()
+        run()
     assert stopped.value.code == 2
     assert f"cannot use {argv[-1]}: " in capsys.readouterr().err

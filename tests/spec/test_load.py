@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from monoc.cli import main
+from monoc.cli import run
 from monoc.diagnostics import Code, CompileErrors
 from monoc.spec.load import load_program
 
@@ -128,7 +128,7 @@ def test_pipes_and_loops_are_not_read(tmp_path: Path) -> None:
 def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("sys.argv", ["monoc", "check", write(tmp_path, INLINE.replace("rule=V) @ w1", "rule=W) @ w1"))])
     with pytest.raises(SystemExit) as stopped:
-        main()
+        run()
     assert stopped.value.code == 2
     out, err = capsys.readouterr()
     assert not out
