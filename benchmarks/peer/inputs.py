@@ -17,11 +17,14 @@ HEADS, GROUPS, EXPERTS, INTER, WINDOW, TOPK = 64, 8, 384, 2304, 128, 512
 
 @dataclass(frozen=True)
 class Shapes:
-    """One build: rows, tensor-parallel ranks, compress ratio, tokens a KV block, positions in the tables."""
+    """One build: rows, tensor-parallel ranks, compress ratio, whether x is folded in and whether the host selects
+    between the launches, tokens a KV block, positions in the tables."""
 
     tokens: int
     tp: int
     ratio: int = 2
+    fold: bool = True
+    index: bool = False
     block: int = 64
     positions: int = 4096
 

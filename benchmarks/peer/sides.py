@@ -16,11 +16,13 @@ from monoc.sim.host import DeviceMemory, SimulatedHost, simulate
 from monoc.sim.host.engine import LaunchReport, SimulatorEngine
 from monoc.sim.observe import Observations
 from peer.inputs import Inputs, Shapes
+from peer.left import Left, copy_left
 
-__all__ = ["Counts", "Side", "run_side"]
+__all__ = ["Counts", "Side", "ffn_part", "run_side"]
 
 CACHES = ("swa_cache", "comp_cache")
-OUTPUTS = ("out", "residual", "post", "comb", "pre")
+WRITTEN = ("swa_cache",)  # by K1
+OUTPUTS = ("out", "residual_out", "post_out", "comb_out", "pre_out")
 _SMALL, _TAIL = 1 << 26, 1 << 20
 _LAUNCH = re.compile(r"_(k1|k2|ffn)(?=_|E|$)")
 
@@ -40,28 +42,51 @@ class Counts:
 
 @dataclass
 class Side:
-    """``counts`` by launch (k1, k2, ffn); ``outputs`` of rank 0 by launch that ends a step; ``problems`` found."""
+    """``counts`` by launch (k1, k2, ffn); ``outputs`` of every rank by name; ``left``: what each launch left in memory;
+    ``problems`` found."""
 
     counts: dict[str, Counts] = field(default_factory=dict)
-    outputs: dict[str, torch.Tensor] = field(default_factory=dict)
+    outputs: list[dict[str, torch.Tensor]] = field(default_factory=list)
+    left: dict[str, Left] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
 
 class _Recording(SimulatorEngine):
-    """The simulator, with each launch's observations and resources kept."""
+    """The simulator, with each launch's observations, resources and what it left kept. ``before``: a launch -> what its
+    runners' attributes and caches are set to before it."""
 
-    def __init__(self, simulator: Simulator) -> None:
+    def __init__(self, simulator: Simulator, tokens: int, before: Mapping[str, Left]) -> None:
         super().__init__(simulator)
+        self.tokens, self.before = tokens, before
+        self.runners: dict[int, Any] = {}
+        self.caches: dict[int, dict[str, torch.Tensor]] = {}
         self.seen: dict[str, tuple[Observations, Resources]] = {}
+        self.left: dict[str, Left] = {}
 
     def run_together(self, launches: Mapping[int, DeviceLaunch], memory: DeviceMemory) -> LaunchReport:
-        report = super().run_together(launches, memory)
         first = launches[0]
         name = _LAUNCH.search(first.symbol)
         assert name is not None
+        if name[1] in self.before:
+            self._set(self.before[name[1]], memory)
+        report = super().run_together(launches, memory)
+        self.left[name[1]] = copy_left(self.runners, self.caches, self.tokens, memory)
         assert report.observations is not None
         self.seen[name[1]] = (report.observations, resources_of(first.text, first.symbol))
         return report
+
+    def _set(self, wanted: Left, memory: DeviceMemory) -> None:
+        for rank, runner in self.runners.items():
+            own = {
+                n: memory.view(t.data_ptr(), t.nbytes)
+                for n in wanted.kept[rank]
+                if (t := getattr(runner, n)) is not None
+            }
+            own |= {n: memory.view(t.data_ptr(), t.nbytes) for n, t in self.caches[rank].items()}
+            for name, value in {**wanted.kept[rank], **wanted.caches[rank]}.items():
+                data = value.contiguous().view(torch.uint8).flatten()
+                own[name][: data.numel()].copy_(data)
+                memory.mark_written(own[name][: data.numel()])
 
 
 def _counts(seen: Observations, resources: Resources, weights: set[str], tp: int) -> Counts:
@@ -100,12 +125,14 @@ def run_side(
     cache: Path | None,
     *,
     debug: bool = False,
+    before: Mapping[str, Left] | None = None,
 ) -> Side:
     """One step of ``launch`` ("layer": K1 and K2; "ffn") of the runner in the module ``load`` imports; both runners
     have the same class names, methods and arguments. It is imported inside the simulation: what the hand-written
-    one is made of depends on the GPU it finds."""
+    one is made of depends on the GPU it finds. ``before``: values a launch finds in place of those the launch before it
+    left, rows of the step only."""
     simulator = Simulator("gfx950", ranks=shapes.tp, observe=True)
-    engine = _Recording(simulator)
+    engine = _Recording(simulator, shapes.tokens, before or {})
     names = set(CACHES)
     side = Side()
     with simulate(engine, cache_dir=cache, debug=debug) as host:
@@ -117,56 +144,62 @@ def run_side(
                 simulator.watch(value.untyped_storage().data_ptr(), "weight")
                 names.add(name)
         weights = _weights(runner, inputs)
-        body = _step_ffn if launch == "ffn" else _step_layer
-        outputs = host.run(lambda rank: _rank(host, simulator, runner, shapes, inputs, weights, body, rank))
+        outputs = host.run(lambda rank: _rank(host, engine, runner, shapes, inputs, weights, launch, rank))
     side.counts = {name: _counts(*seen, names, shapes.tp) for name, seen in engine.seen.items()}
-    side.outputs = dict(zip(OUTPUTS, outputs[0], strict=True))
-    for rank, others in enumerate(outputs[1:], 1):
-        for name, other in zip(OUTPUTS, others, strict=True):
-            if not torch.equal(side.outputs[name], other):
-                side.problems.append(f"{name} of rank {rank} differs from rank 0's")
-    side.problems += [f"{n} is not finite" for n, t in side.outputs.items() if not torch.isfinite(t.float()).all()]
+    side.outputs = [dict(zip(OUTPUTS, rank, strict=True)) for rank in outputs]
+    side.left = engine.left
+    first = side.outputs[0]
+    for rank, others in enumerate(side.outputs[1:], 1):
+        side.problems += [
+            f"{n} of rank {rank} differs from rank 0's" for n in OUTPUTS if not torch.equal(first[n], others[n])
+        ]
+    side.problems += [f"{n} is not finite" for n, t in first.items() if not torch.isfinite(t.float()).all()]
     return side
-
-
-Body = Callable[[Any, SimulatedHost, Any, Inputs, Shapes], tuple[torch.Tensor, ...]]
 
 
 def _rank(
     host: SimulatedHost,
-    simulator: Simulator,
+    engine: _Recording,
     runner: ModuleType,
     shapes: Shapes,
     inputs: Inputs,
     weights: Any,
-    body: Body,
+    launch: str,
     rank: int,
 ) -> list[torch.Tensor]:
     # The hand-written runner would exchange handles by torch.distributed; without a group the simulated heap does.
     group = host.group if hasattr(runner, "PeerHeap") else None
     layer = runner.DSV41MonoLayer(shapes.tp, rank, group)
     scratch = layer.scratch(shapes.tokens)
-    simulator.watch(scratch.untyped_storage().data_ptr(), "handoff")
-    simulator.watch(layer.peer.local, "handoff")
-    return [t.cpu().clone() for t in body(layer, host, weights, inputs, shapes)]
+    engine.simulator.watch(scratch.untyped_storage().data_ptr(), "handoff")
+    engine.simulator.watch(layer.peer.local, "handoff")
+    engine.runners[rank] = layer
+    given = {n: v.clone() for n, v in inputs.step.items()}  # a rank's own: K1 writes KV records
+    for name, value in given.items():
+        host.register(value, rank, name)
+    engine.caches[rank] = {n: given[n] for n in WRITTEN}
+    step = _step_ffn if launch == "ffn" else _step_layer
+    return [t.cpu().clone() for t in step(layer, weights, given, shapes)]
 
 
-def _step_layer(
-    layer: Any, host: SimulatedHost, weights: Any, inputs: Inputs, shapes: Shapes
-) -> tuple[torch.Tensor, ...]:
-    given = {}
-    for name, value in inputs.step.items():
-        given[name] = value.clone()  # a rank's own: K1 writes KV records
-        host.register(given[name], layer.rank, name)
-    outputs: tuple[torch.Tensor, ...] = layer.forward(weights, **given)
+def _step_layer(layer: Any, weights: Any, given: dict[str, torch.Tensor], shapes: Shapes) -> tuple[torch.Tensor, ...]:
+    select = _select if shapes.index else None
+    outputs: tuple[torch.Tensor, ...] = layer.forward(weights, **given, fold=shapes.fold, select=select)
     return outputs
 
 
-def _step_ffn(
-    layer: Any, host: SimulatedHost, weights: Any, inputs: Inputs, shapes: Shapes
-) -> tuple[torch.Tensor, ...]:
-    """From an attention partial: a rank's share of `x`."""
-    given = {n: inputs.step[n].to("cuda") for n in ("residual", "post_mix", "res_mix", "pre_mix")}
-    part = (inputs.step["x"] * ((layer.rank + 1) / shapes.tp)).to("cuda")
-    outputs: tuple[torch.Tensor, ...] = layer.ffn(weights, part, **given)
+def _select(*_: torch.Tensor) -> None:
+    """The host's selection: the top-k is there already."""
+
+
+def _step_ffn(layer: Any, weights: Any, given: dict[str, torch.Tensor], shapes: Shapes) -> tuple[torch.Tensor, ...]:
+    """From an attention partial: :func:`ffn_part`."""
+    seam = {n: given[n] for n in ("residual", "post_mix", "res_mix", "pre_mix")}
+    part = ffn_part(given["x"], layer.rank, shapes.tp).to("cuda")
+    outputs: tuple[torch.Tensor, ...] = layer.ffn(weights, part, **seam)
     return outputs
+
+
+def ffn_part(x: torch.Tensor, rank: int, tp: int) -> torch.Tensor:
+    """The attention partial of one rank [tokens, hidden] bf16: a share of ``x``."""
+    return x * ((rank + 1) / tp)
