@@ -147,9 +147,10 @@ class Simulator:
         name: str = "",
         written: bool = True,
         output: bool = False,
+        read_only: bool = False,
     ) -> None:
         """`register` by address and size; the caller keeps the memory alive."""
-        self._add(rank, address, nbytes, name, written, output, read_only=False)
+        self._add(rank, address, nbytes, name, written, output, read_only)
 
     def _add(
         self, rank: int | None, address: int, nbytes: int, name: str, written: bool, output: bool, read_only: bool

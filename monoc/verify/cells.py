@@ -33,7 +33,8 @@ class Kind:
 class Cell:
     """One run: steps of ``widths`` rows one after the other on ``tp`` ranks, inputs by ``seed`` and ``case``.
 
-    ``barriers``: the all-barrier form. ``order``: the seed of the simulator's scheduling."""
+    ``barriers``: the all-barrier form. ``order``: the seed of the simulator's scheduling. ``turns``: other kinds of the
+    same entry that take turns with ``kind`` from step to step, on the same runners."""
 
     kind: Kind
     widths: tuple[int, ...]
@@ -42,11 +43,29 @@ class Cell:
     barriers: bool = False
     case: str = "usual"
     order: int = 0
+    turns: tuple[Kind, ...] = ()
+
+    def builds(self, program: Program) -> list[Build]:
+        """Of the steps in order. Raises LookupError if the spec has none of a step."""
+        found = []
+        taking = (self.kind, *self.turns)
+        for k, width in enumerate(self.widths):
+            kind = taking[k % len(taking)]
+            build = kind.build(program, width, self.tp)
+            if build is None:
+                raise LookupError(f"{self.name}: the spec has no build of {width} rows of {kind.name}")
+            found.append(build)
+        return found
 
     @property
     def name(self) -> str:
         """Short, unique within a matrix."""
-        parts = [self.kind.name, f"tokens {self.widths[0]}", f"tp {self.tp}", "barriers" if self.barriers else ""]
+        parts = [
+            "+".join(k.name for k in (self.kind, *self.turns)),
+            f"tokens {self.widths[0]}",
+            f"tp {self.tp}",
+            "barriers" if self.barriers else "",
+        ]
         return " ".join([p for p in parts if p] + ([] if self.case == "usual" else [self.case]))
 
 

@@ -134,6 +134,5 @@ def _run(driver: Driver, cells: list[Cell], orders: int, quiet: bool) -> list[Ce
         for cell in cells:
             bar.update(task, description=cell.name)
             results.append(verifier.run(cell, orders))
-            results[-1].raw.clear()  # megabytes a step
             bar.advance(task)
     return results

@@ -16,11 +16,11 @@ from monoc.reference.arithmetic import bf16
 from monoc.reference.formats import MX_GROUP, Mx
 from monoc.spec.buildexpr import BuildValue
 from monoc.spec.program import Launch, MapStatement, OpStatement, Program, Statement
+from monoc.verify.watch import PAIR_FORMS
 
 __all__ = ["LaunchMemory", "Seen", "read_regions"]
 
 Tensor = torch.Tensor
-PAIR_FORMS = ("pair", "peer", "two_hop")
 LOG2E = 1.4426950408889634
 FLOAT_MAX = float(torch.finfo(torch.float32).max)
 _RESHAPES = ("flatten", "group", "unrope")
@@ -39,28 +39,23 @@ class Seen:
 
 @dataclass(frozen=True)
 class LaunchMemory:
-    """A launch's memory. ``scratch``, ``peer`` (this epoch's half): bytes of every rank; ``plan`` and ``b``: the
-    package's plan module and build."""
+    """A launch's memory. ``regions``: the bytes of each region, by rank and name; ``plan`` and ``b``: the package's
+    plan module and build."""
 
     program: Program
     launch: Launch
     env: Mapping[str, BuildValue]
     plan: Any
     b: Any
-    scratch: tuple[Tensor, ...]
-    peer: tuple[Tensor, ...]
+    regions: tuple[Mapping[str, Tensor], ...]
     given: tuple[Mapping[str, Tensor], ...]
 
     def words(self, region: str, rank: int, copy: int = 0) -> Tensor:
         """The 32-bit words of one copy of a region, int32."""
         r = self.plan.LAUNCHES[self.launch.name].regions(self.b)[region]
-        at = self.plan.offsets(self.b, self.launch.name)[region]
-        memory = (self.peer if r.space == "peer" else self.scratch)[rank]
+        words = self.regions[rank][region].view(torch.int32)
         if r.form in PAIR_FORMS:
-            pairs = memory[at : at + r.words * r.copies * 8].view(torch.int32).reshape(-1, 2)
-            words = pairs[:, 0]
-        else:
-            words = memory[at : at + r.words * r.copies * 4].view(torch.int32)
+            words = words.reshape(-1, 2)[:, 0]
         return words[copy * r.words : (copy + 1) * r.words]
 
     def floats(self, region: str, rank: int) -> Tensor:
@@ -119,7 +114,7 @@ def _value(memory: LaunchMemory, prefix: str) -> str:
 
 
 def _each(memory: LaunchMemory, read: Callable[[int], Any]) -> tuple[Any, ...]:
-    return tuple(read(rank) for rank in range(len(memory.scratch)))
+    return tuple(read(rank) for rank in range(len(memory.regions)))
 
 
 # ------------------------------------------------------------------ a reader a suffix
@@ -315,7 +310,7 @@ def _ranks(memory: LaunchMemory, region: str, value: str, _: Mapping[str, Seen])
     assert isinstance(statement, OpStatement)
     part = statement.operands[0]
     shape = memory.shape(part)
-    ranks = len(memory.scratch)
+    ranks = len(memory.regions)
     if memory.program.tensor.get(part) is not None:
         return []  # an input
     copies = _each(memory, lambda r: memory.bf16s(region, r).reshape(ranks, *shape))

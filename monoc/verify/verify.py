@@ -11,15 +11,16 @@ import torch
 from monoc.reference.formats import Mx
 from monoc.reference.interpret import Both, Observer, Reference, Trace
 from monoc.sim import SimulatorError
-from monoc.spec.program import Entry, OpStatement, Role, ShardingKind, Statement
+from monoc.spec.program import Build, Entry, OpStatement, ShardingKind, Statement
 from monoc.verify.cells import Cell
 from monoc.verify.compare import Difference, Nearness, compare
-from monoc.verify.drive import Driver, Step, StepResult, package_build
+from monoc.verify.drive import Driver, Session, Step
 from monoc.verify.inputs.cases import CASES
 from monoc.verify.inputs.step import make_step
-from monoc.verify.inputs.weights import Weights
+from monoc.verify.inputs.weights import Weights, positions_of
 from monoc.verify.regions import LaunchMemory, Seen, read_regions
 from monoc.verify.stages import Finding, StageCheck
+from monoc.verify.watch import StepResult, package_build
 
 __all__ = ["CellResult", "StepFindings", "Verifier"]
 
@@ -68,7 +69,8 @@ class CellResult:
     simulated: float = 0.0
     seconds: float = 0.0
     instructions: int = 0
-    raw: list[StepResult] = field(default_factory=list, repr=False)
+    bits: list[dict[str, str]] = field(default_factory=list, repr=False)  # digests of outputs and caches, a step each
+    picked: list[set[int]] = field(default_factory=list, repr=False)  # experts that have numbers, a step each
 
     @property
     def good(self) -> bool:
@@ -88,54 +90,75 @@ class Verifier:
         start = time.monotonic()
         result = CellResult(cell)
         entry = next(e for e in self.program.entries if e.name == cell.kind.entry)
-        steps, wholes, weights = self._steps(cell, entry)
+        weights = self._weights_of(cell)
         try:
-            begin = time.monotonic()
-            result.raw = self.driver.run(cell, weights, steps)
-            result.simulated, result.instructions = time.monotonic() - begin, self.driver.instructions
+            with self.driver.session(cell, weights) as session:
+                for k, build in enumerate(cell.builds(self.program)):
+                    result.steps.append(self._step(result, entry, session, self._inputs(cell, entry, k, build)))
+                result.instructions = session.instructions
             for order in range(1, orders):
-                again = self.driver.run(replace(cell, order=order), weights, steps)
-                result.unlike += [f"order {order}: {n}" for n in _unlike(result.raw, again)]
+                self._again(result, entry, replace(cell, order=order))
         except (SimulatorError, AssertionError, RuntimeError) as error:
             result.error = f"{type(error).__name__}: {error}"
-            return result
-        for step, whole, raw in zip(steps, wholes, result.raw, strict=True):
-            result.steps.append(self._judge(cell, entry, step, whole, raw, weights))
         result.seconds = time.monotonic() - start
         return result
 
-    def _steps(self, cell: Cell, entry: Entry) -> tuple[list[Step], list[dict[str, Tensor]], Weights]:
-        """The steps, what the reference alone makes of them, the weights."""
+    def _weights_of(self, cell: Cell) -> Weights:
+        """Made anew where sizes, seed or case are others."""
+        envs = [self.program.environment(b) for b in cell.builds(self.program)]
         case = CASES[cell.case]
-        steps = []
-        for k, width in enumerate(cell.widths):
-            build = cell.kind.build(self.program, width, cell.tp)
-            if build is None:
-                raise LookupError(f"{cell.name}: the spec has no build of {width} rows")
-            env = self.program.environment(build)
-            inputs = make_step(self.program, entry, env, cell.tp, 1000 * cell.seed + k, case.contexts(width))
-            case.step(self.program, entry, inputs)
-            steps.append(Step(build, inputs))
-        env = self.program.environment(steps[0].build)
-        sizes = tuple(v for n, v in env.items() if n != "tokens")
-        key = (cell.tp, cell.seed, sizes, case.weights)
+        sizes = tuple(v for n, v in envs[0].items() if n != "tokens")
+        positions = max(positions_of(self.program, env) for env in envs)
+        key = (cell.tp, cell.seed, sizes, positions, case.weights)
         if self._weights is None or self._weights[0] != key:
-            self._weights = (key, Weights(self.program, env, cell.tp, cell.seed))
+            self._weights = None  # let go of the old ones first
+            self._weights = (key, Weights(self.program, envs[0], cell.tp, cell.seed, positions))
             case.weights(self.program, self._weights[1])
-        weights = self._weights[1]
-        return steps, [self._whole(entry, step, weights) for step in steps], weights
+        self._weights[1].forget()  # which experts there are depends on the cell alone
+        return self._weights[1]
 
-    def _whole(self, entry: Entry, step: Step, weights: Weights) -> dict[str, Tensor]:
-        """The reference's own way through a step: outputs and picks. Experts get numbers as they are picked."""
+    def _inputs(self, cell: Cell, entry: Entry, k: int, build: Build) -> Step:
+        """What step ``k`` is given."""
+        case, env = CASES[cell.case], self.program.environment(build)
+        seed = 1000 * cell.seed + k
+        inputs = make_step(self.program, entry, env, cell.tp, seed, case.contexts(build["tokens"]))
+        case.step(self.program, entry, inputs)
+        return Step(build, inputs)
+
+    def _step(self, result: CellResult, entry: Entry, session: Session, step: Step) -> StepFindings:
+        weights = session.weights
+        whole, picked = self._whole(entry, step, weights)
+        begin = time.monotonic()
+        raw = session.step(step)
+        result.simulated += time.monotonic() - begin
+        result.bits.append(raw.bits)
+        result.picked.append(picked)
+        return self._judge(result.cell, entry, step, whole, raw, weights)
+
+    def _again(self, result: CellResult, entry: Entry, cell: Cell) -> None:
+        """The same steps under another schedule."""
+        weights = self._weights_of(cell)
+        with self.driver.session(cell, weights, wanted=False) as session:
+            for k, build in enumerate(cell.builds(self.program)):
+                weights.materialise(result.picked[k])
+                bits = session.step(self._inputs(cell, entry, k, build)).bits
+                unlike = [n for n, b in bits.items() if b != result.bits[k][n]]
+                result.unlike += [f"order {cell.order}: step {k} {n}" for n in unlike]
+
+    def _whole(self, entry: Entry, step: Step, weights: Weights) -> tuple[dict[str, Tensor], set[int]]:
+        """The reference's own way through a step: outputs and picks; the experts, which get numbers as they are
+        picked."""
         routes: set[str] = set()
+        picked: set[int] = set()
 
         def materialise(name: str, statement: Statement, both: Both) -> None:
             if isinstance(statement, OpStatement) and statement.op == "route" and name == statement.results[0]:
-                weights.materialise(both.stated[0].flatten().tolist())
+                picked.update(both.stated[0].flatten().tolist())
+                weights.materialise(picked)
                 routes.add(name)
 
         trace = self._reference(entry, step, weights, materialise)
-        return {n: trace.values[n].stated[0] for n in (*entry.outputs, *routes)}
+        return {n: trace.values[n].stated[0] for n in (*entry.outputs, *routes)}, picked
 
     def _given(self, step: Step, weights: Weights) -> list[dict[str, Tensor]]:
         return [{**w, **i} for w, i in zip(weights.tensors, step.inputs.tensors, strict=True)]
@@ -177,7 +200,7 @@ class Verifier:
     def _seen(
         self, cell: Cell, entry: Entry, step: Step, raw: StepResult, weights: Weights
     ) -> tuple[dict[str, Seen], dict[str, list[Tensor]]]:
-        """Every value the kernels left in memory, and the caches after the first launch."""
+        """Every value the kernels left in memory, and the caches."""
         env = self.program.environment(step.build)
         plan = self.driver.package.plan
         b = package_build(self.program, plan, step.build, cell.barriers)
@@ -185,7 +208,7 @@ class Verifier:
         for shot in raw.snapshots:
             launch = self.program.launch[shot.launch]
             given = tuple(self._given(step, weights))
-            memory = LaunchMemory(self.program, launch, env, plan, b, tuple(shot.scratch), tuple(shot.peer), given)
+            memory = LaunchMemory(self.program, launch, env, plan, b, tuple(shot.regions), given)
             seen |= read_regions(memory, seen)
             made = {r for s in memory.statements() for r in s.results}
             for name in shot.kept[0]:
@@ -193,32 +216,7 @@ class Verifier:
                     seen[name] = Seen(name, tuple(k[name].float() for k in shot.kept), "memory")
         for name in entry.outputs:
             seen[name] = Seen(name, tuple(o[name].float() for o in raw.outputs), "an output")
-        caches = {
-            n: [c[n] for c in raw.snapshots[0].caches]
-            for n in raw.snapshots[0].caches[0]
-            if self.program.tensor[n].role is Role.CACHE
-        }
-        return seen, caches
-
-
-def _unlike(first: list[StepResult], again: list[StepResult]) -> list[str]:
-    """Outputs and caches with other bits."""
-    found = []
-    for k, (a, b) in enumerate(zip(first, again, strict=True)):
-        for rank, outputs in enumerate(a.outputs):
-            for name, value in outputs.items():
-                if not torch.equal(_bits(value), _bits(b.outputs[rank][name])):
-                    found.append(f"step {k} rank {rank} {name}")
-        for shot, other in zip(a.snapshots, b.snapshots, strict=True):
-            for rank, caches in enumerate(shot.caches):
-                found += [
-                    f"step {k} rank {rank} {n}" for n, c in caches.items() if not torch.equal(c, other.caches[rank][n])
-                ]
-    return found
-
-
-def _bits(value: Tensor) -> Tensor:
-    return value.contiguous().view(torch.int16 if value.dtype is torch.bfloat16 else torch.int32)
+        return seen, {n: [c[n] for c in raw.caches] for n in raw.caches[0]}
 
 
 def _same_routes(entry: Entry, seen: Mapping[str, Seen], whole: Mapping[str, Tensor]) -> Tensor | None:

@@ -65,6 +65,7 @@ class SimulatorEngine:
                 allocation.nbytes,
                 name=allocation.name,
                 written=whole,
+                read_only=allocation.read_only,
             )
         for allocation, spans in memory.take_written():
             for first, end in spans:

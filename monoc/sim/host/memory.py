@@ -25,8 +25,8 @@ def storage_of(tensor: torch.Tensor) -> torch.UntypedStorage:
 class Allocation:
     """`nbytes` of device memory at `address` of `rank` (None: the host made it, every rank may use it).
 
-    `shared` memory may be used by every rank (peer memory). `written` spans are byte ranges the host wrote since
-    the simulator last looked; memory from `torch.empty` starts with none.
+    `shared` memory may be used by every rank (peer memory); kernels may not store to `read_only` memory. `written`
+    spans are byte ranges the host wrote since the simulator last looked; memory from `torch.empty` starts with none.
     """
 
     address: int
@@ -34,6 +34,7 @@ class Allocation:
     rank: int | None
     name: str
     shared: bool = False
+    read_only: bool = False
     written: list[tuple[int, int]] = field(default_factory=list)
     dead: bool = False
 
@@ -57,6 +58,7 @@ class DeviceMemory:
         written: bool = True,
         name: str = "",
         shared: bool = False,
+        read_only: bool = False,
     ) -> Allocation | None:
         """Makes the tensor's storage device memory of `rank`; gives the present entry when it is that already.
 
@@ -77,7 +79,7 @@ class DeviceMemory:
             if known is not None:
                 self._drop(known)
             self._serial += 1
-            allocation = Allocation(address, nbytes, rank, name or f"tensor{self._serial}", shared)
+            allocation = Allocation(address, nbytes, rank, name or f"tensor{self._serial}", shared, read_only)
             if written:
                 allocation.written.append((0, nbytes))
             self._by_address[address] = allocation

@@ -109,9 +109,11 @@ class SimulatedHost:
         rank: int | None = getattr(self._thread, "rank", None)
         return 0 if rank is None and self.engine.ranks == 1 else rank
 
-    def register(self, tensor: torch.Tensor, rank: int | None = None, name: str = "") -> None:
-        """Makes a tensor's storage device memory of `rank` (of all ranks when None), as if allocated on "cuda"."""
-        self.memory.adopt(tensor, rank, name=name)
+    def register(self, tensor: torch.Tensor, rank: int | None = None, name: str = "", read_only: bool = False) -> None:
+        """Makes a tensor's storage device memory of `rank` (of all ranks when None), as if allocated on "cuda".
+
+        `read_only`: a kernel that stores to it is stopped; the host may."""
+        self.memory.adopt(tensor, rank, name=name, read_only=read_only)
 
     def all_gather(self, kind: str, value: Any) -> list[Any]:
         """Every rank's `value` in rank order; all running ranks must call it."""
