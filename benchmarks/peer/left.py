@@ -8,8 +8,8 @@ import torch
 
 from monoc.sim.host import DeviceMemory
 from monoc.spec.program import Build, Entry, Program
-from monoc.verify.drive import package_build
 from monoc.verify.regions import LaunchMemory, Seen, read_regions
+from monoc.verify.watch import package_build, region_bytes
 
 __all__ = ["KEPT", "Left", "copy_left", "emitted_values"]
 
@@ -61,7 +61,9 @@ def emitted_values(
     for launch in entry.launches:
         here = left[launch.name]
         b = package_build(program, plan, build, barriers=False)
-        memory = LaunchMemory(program, launch, env, plan, b, tuple(here.scratch), tuple(here.peer), given)
+        both = zip(here.scratch, here.peer, strict=True)
+        regions = tuple(region_bytes(plan, b, launch.name, scratch, peer) for scratch, peer in both)
+        memory = LaunchMemory(program, launch, env, plan, b, regions, given)
         found |= read_regions(memory, found)
         made = {r for s in memory.statements() for r in s.results}
         for name in {n for n in here.kept[0] if n in made and n not in found}:

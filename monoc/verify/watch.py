@@ -16,7 +16,16 @@ from monoc.sim.host.engine import LaunchReport, SimulatorEngine
 from monoc.spec.program import Build, Entry, Program
 from monoc.verify.handoffs import counted_regions, crossing_regions, launch_manifest, missing_handoffs
 
-__all__ = ["PAIR_FORMS", "Snapshot", "StepResult", "Watch", "WatchedEngine", "package_build", "plain"]
+__all__ = [
+    "PAIR_FORMS",
+    "Snapshot",
+    "StepResult",
+    "Watch",
+    "WatchedEngine",
+    "package_build",
+    "plain",
+    "region_bytes",
+]
 
 Tensor = torch.Tensor
 PAIR_FORMS = ("pair", "peer", "two_hop")
@@ -118,22 +127,27 @@ class Watch:
         epoch = int(plain(self.runners[0].epoch)[0])
         if self.plan.LAUNCHES[launch].ends_epoch:
             epoch = (epoch - 1) % self.plan.EPOCHS
-        table, offsets = self.plan.LAUNCHES[launch].regions(b), self.plan.offsets(b, launch)
         half = self.plan.peer_half_bytes(self.tp)
         last = launch == self.entry.launches[-1].name
         for rank in range(self.tp):
             runner = self.runners[rank]
             scratch = runner.scratch(width, **self.variant).detach()
             peer = memory.view(runner.peer.local + self.plan.peer_half(epoch) * half, half) if half else scratch[:0]
-            held = {}
-            for name, region in table.items():
-                word = 8 if region.form in PAIR_FORMS else 4
-                end = offsets[name] + region.words * region.copies * word
-                part = (peer if region.space == "peer" else scratch)[offsets[name] : end]
-                held[name] = part if last else part.clone()
-            shot.regions.append(held)
+            held = region_bytes(self.plan, b, launch, scratch, peer)
+            shot.regions.append(held if last else {n: t.clone() for n, t in held.items()})
             kept = {n: getattr(runner, n) for n in self.entry.carried if isinstance(getattr(runner, n, None), Tensor)}
             shot.kept.append({n: plain(t[:width]) for n, t in kept.items()})
+
+
+def region_bytes(plan: Any, b: Any, launch: str, scratch: Tensor, peer: Tensor) -> dict[str, Tensor]:
+    """The bytes of each region of a launch of build ``b``, by name: views of a rank's scratch buffer and of
+    the epoch's half of its peer buffer."""
+    table, offsets = plan.LAUNCHES[launch].regions(b), plan.offsets(b, launch)
+    found = {}
+    for name, region in table.items():
+        end = offsets[name] + region.words * region.copies * (8 if region.form in PAIR_FORMS else 4)
+        found[name] = (peer if region.space == "peer" else scratch)[offsets[name] : end]
+    return found
 
 
 def package_build(program: Program, plan: Any, build: Build, barriers: bool) -> Any:
