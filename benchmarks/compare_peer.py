@@ -15,7 +15,7 @@ is downloaded once (see `peer/wheel.py`); nothing of it is part of monoc. Of one
 - errors: of every value both sides leave in memory or return, against the exact mode of the reference, both K2 from the
   same K1 (`peer/errors.py`). Tokens whose experts differ (scores that tie) are left out of what lies behind them.
 
-Exit code 1: an output is not finite, ranks disagree, KV records differ, a count is beyond 1.15 times theirs, or an
+Exit code 1: an output is not finite, ranks disagree, a count is beyond 1.15 times theirs, or an
 error beyond 1.1 times theirs and above the floor (one bf16 ulp, 2^-8; 1e-6 where a value is fp32).
 """
 
@@ -30,7 +30,7 @@ from typing import Annotated
 import torch
 import typer
 from peer.aiter_ops import add_modules
-from peer.errors import ErrorRow, pooled
+from peer.errors import ErrorRow, Parting, pooled
 from peer.inputs import Shapes, make_inputs
 from peer.judge import Judged, Sides, judge
 from peer.tables import Row, chain_of, count_rows, markdown_counts, markdown_errors, show_counts, show_errors
@@ -57,6 +57,7 @@ class _Found:
 
     counts: list[Row] = field(default_factory=list)
     errors: list[ErrorRow] = field(default_factory=list)
+    partings: list[Parting] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
     @property
@@ -107,14 +108,19 @@ def main(
                         new = _compare(sides, shapes, entry, name, seeds, console if lines else None)
                         found.counts += new.counts
                         found.errors += new.errors
+                        found.partings += new.partings
                         found.problems += new.problems
                         if as_json:
                             record = {"entry": entry, "kind": name, "tokens": width, "problems": new.problems}
                             record["rows"] = [vars(r) | {"ratio": r.ratio} for r in new.counts]
                             record["errors"] = [vars(r) | {"ratio": r.ratio, "good": r.good} for r in new.errors]
+                            record["partings"] = [vars(p) for p in new.partings]
                             print(json.dumps(record), flush=True)
     for problem in found.problems:
         console.print(f"[red]{problem}[/red]")
+    if not as_json:
+        for parting in found.partings:
+            console.print(str(parting))
     if markdown:
         print("\n".join(markdown_counts(found.counts)))
         for way in ("same", "own"):
@@ -136,8 +142,7 @@ def _compare(sides: Sides, shapes: Shapes, entry: str, kind: str, seeds: int, co
         both = {"ours": judged.ours, "theirs": judged.theirs}
         at = f"{entry} {kind} at {shapes.tokens} rows, seed {seed}"
         found.problems += [f"{at}: {who}: {p}" for who, side in both.items() for p in side.problems]
-        if judged.records:
-            found.problems.append(f"{at}: {judged.records} bytes of KV records differ")
+        found.partings += judged.partings
         if seed == 0:
             for name, ours in judged.ours.counts.items():
                 theirs = judged.theirs.counts[name]

@@ -10,11 +10,12 @@ import torch
 
 from monoc.reference.formats import Mx
 from monoc.spec.program import Build, Program
-from peer.errors import ErrorRow, error_rows
+from peer.errors import ErrorRow, Parting
 from peer.inputs import Inputs, Shapes
 from peer.left import Left, emitted_values
 from peer.left_by_hand import hand_written_values
-from peer.sides import Side, ffn_part, run_side
+from peer.sides import WRITTEN, Side, ffn_part, run_side
+from peer.walk import Step, walk_step
 
 __all__ = ["Judged", "Sides", "judge"]
 
@@ -34,12 +35,12 @@ class Sides:
 
 @dataclass(frozen=True)
 class Judged:
-    """One step of both sides; ``records``: bytes of KV records that differ between the two sides."""
+    """One step of both sides: errors of what both left, and where they part."""
 
     ours: Side
     theirs: Side
-    rows: tuple[ErrorRow, ...]
-    records: int
+    rows: list[ErrorRow]
+    partings: list[Parting]
 
 
 def find_build(program: Program, shapes: Shapes) -> Build:
@@ -62,8 +63,9 @@ def judge(sides: Sides, shapes: Shapes, inputs: Inputs, launch: str, kind: str, 
     sink = inputs.attn["attn_sink"]
     assert isinstance(sink, torch.Tensor)
     others = hand_written_values(shapes, name, theirs.left, theirs.outputs, sink)
-    rows = tuple(error_rows(program, build, entry, given, values, others, kind))
-    return Judged(ours, theirs, rows, _records(ours, theirs))
+    caches = {"ours": _caches(ours), "theirs": _caches(theirs)}
+    step = Step(program, build, entry, kind, given, {"ours": values, "theirs": others}, caches)
+    return Judged(ours, theirs, *walk_step(step))
 
 
 def _given(inputs: Inputs, shapes: Shapes, rank: int, entry: str) -> dict[str, torch.Tensor]:
@@ -84,8 +86,6 @@ def _handed(values: Mapping[str, Any], left: Left) -> Left:
     return found
 
 
-def _records(ours: Side, theirs: Side) -> int:
-    if "k1" not in ours.left:
-        return 0
-    both = zip(ours.left["k1"].caches, theirs.left["k1"].caches, strict=True)
-    return sum(int((a[n] != b[n]).sum()) for a, b in both for n in a)
+def _caches(side: Side) -> dict[str, list[torch.Tensor]]:
+    """What K1 wrote, by name and rank."""
+    return {n: [c[n] for c in side.left["k1"].caches] for n in WRITTEN if "k1" in side.left}

@@ -18,7 +18,7 @@ from monoc.sim.observe import Observations
 from peer.inputs import Inputs, Shapes
 from peer.left import Left, copy_left
 
-__all__ = ["Counts", "Side", "ffn_part", "run_side"]
+__all__ = ["WRITTEN", "Counts", "Side", "ffn_part", "run_side"]
 
 CACHES = ("swa_cache", "comp_cache")
 WRITTEN = ("swa_cache",)  # by K1
