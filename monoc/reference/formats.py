@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
+import numpy as np
 import torch
 
 __all__ = [
@@ -26,7 +27,7 @@ def _e4m3_values() -> Tensor:
 
 def decode_e4m3(x: Tensor) -> Tensor:
     """e4m3 bytes (uint8) as fp32."""
-    return _e4m3_values()[x.long()]
+    return torch.from_numpy(np.asarray(np.take(_e4m3_values().numpy(), x.numpy(), mode="clip")))
 
 
 def code_scale(code: Tensor) -> Tensor:
@@ -42,6 +43,13 @@ def smallest_power(q: Tensor) -> Tensor:
     return (bits >> 23) + (bits & 0x7FFFFF != 0).to(torch.int32)
 
 
+def _scaled(numbers: Tensor, codes: Tensor, group: int) -> Tensor:
+    """``numbers`` [.., k] in place times their group's scale."""
+    groups = numbers.view(*numbers.shape[:-1], -1, group)
+    groups *= code_scale(codes)[..., None]
+    return numbers
+
+
 @dataclass(frozen=True)
 class Mx:
     """MXFP8: e4m3 ``values`` (uint8) and ``codes`` (uint8), one per 32 values of the last axis."""
@@ -51,8 +59,7 @@ class Mx:
 
     def exact(self) -> Tensor:
         """The numbers, fp64."""
-        scale = code_scale(self.codes).repeat_interleave(MX_GROUP, dim=-1)
-        return decode_e4m3(self.values).double() * scale
+        return _scaled(decode_e4m3(self.values).double(), self.codes, MX_GROUP)
 
 
 def _scaled_e4m3(x: Tensor, code: Tensor) -> Tensor:
@@ -95,7 +102,8 @@ def encode_records(x: Tensor, rope: int) -> tuple[Tensor, Tensor]:
 def decode_records(data: Tensor, codes: Tensor, rope: int) -> Tensor:
     """KV records as numbers [n, d], fp64, from data bytes and codes as :func:`encode_records` gives them."""
     nope = data.shape[1] - 2 * rope
-    scale = code_scale(codes[:, : nope // KV_GROUP]).repeat_interleave(KV_GROUP, dim=1)
-    head = decode_e4m3(data[:, :nope]).double() * scale
-    tail = data[:, nope:].contiguous().view(torch.bfloat16).double()
-    return torch.cat([head, tail], dim=1)
+    numbers = torch.empty(len(data), nope + rope, dtype=torch.float64)
+    numbers[:, :nope] = decode_e4m3(data[:, :nope])
+    _scaled(numbers[:, :nope], codes[:, : nope // KV_GROUP], KV_GROUP)
+    numbers[:, nope:] = data[:, nope:].contiguous().view(torch.bfloat16)
+    return numbers

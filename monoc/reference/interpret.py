@@ -105,6 +105,8 @@ class _Run:
     def __post_init__(self) -> None:
         self.env = self.program.environment(self.build)
         self.ranks = len(self.given)
+        entry_statements = (s for e in self.program.entries for la in e.launches for s in la.statements)
+        self.changed = {s.operands[0] for s in entry_statements if isinstance(s, OpStatement) and not s.results}
 
     # -------------------------------------------------------------- operands
 
@@ -123,7 +125,8 @@ class _Run:
             rank = 0
         if decl.role is Role.CACHE:
             if name not in self.trace.caches:
-                self.trace.caches[name] = _copy(self.given[0][name])
+                given = self.given[0][name]
+                self.trace.caches[name] = _copy(given) if name in self.changed else given
             return self.trace.caches[name]
         key = (name, rank, arithmetic.exact)
         if key not in self.inputs or name in self.written:
@@ -140,7 +143,9 @@ class _Run:
         for axis, extent in enumerate(wanted):
             if extent is not None and decl.shape[axis].at_least:
                 tensor = tensor.narrow(axis, 0, extent)
-        return arithmetic.of(tensor) if tensor.is_floating_point() else tensor
+        if not tensor.is_floating_point() or wanted[0] is None:
+            return tensor  # a table as long as the host's: numbers of the rows that are read, where they are
+        return arithmetic.of(tensor)
 
     # -------------------------------------------------------------- statements
 

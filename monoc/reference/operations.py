@@ -41,9 +41,10 @@ def linear(call: Call) -> Results:
     """x [.., k] times w [n, k] transposed."""
     if (known := _reused(call)) is not None:
         return known
-    w = call.values["w"]
-    matrix = w.matrix().double() if isinstance(w, BlockWeight) else w.double()
-    return (_numbers(call.values["x"]) @ matrix.T,)
+    x, w = _numbers(call.values["x"]), call.values["w"]
+    if isinstance(w, BlockWeight):
+        return (w.times(x.flatten(0, -2)).reshape(*x.shape[:-1], -1),)
+    return (x @ w.double().T,)
 
 
 def grouped_linear(call: Call) -> Results:
@@ -51,8 +52,9 @@ def grouped_linear(call: Call) -> Results:
     if (known := _reused(call)) is not None:
         return known
     x, w = _numbers(call.values["x"]), call.values["w"]
-    matrix = w.matrix().double() if isinstance(w, BlockWeight) else w.double()
-    return (torch.einsum("tgk,gnk->tgn", x, matrix.reshape(x.shape[1], -1, matrix.shape[1])),)
+    if isinstance(w, BlockWeight):
+        return (w.grouped_times(x),)
+    return (torch.einsum("tgk,gnk->tgn", x, w.double().reshape(x.shape[1], -1, w.shape[1])),)
 
 
 def expert_linear(call: Call) -> Results:
@@ -65,8 +67,8 @@ def expert_linear(call: Call) -> Results:
     out = torch.empty(*ids.shape, n, dtype=torch.float64)
     for expert in ids.unique().tolist():
         picked = ids == expert
-        matrix = w.expert(expert).double() if isinstance(w, BlockWeight) else w[expert].double()
-        out[picked] = rows[picked] @ matrix.T
+        some = rows[picked]
+        out[picked] = w.times(some, expert) if isinstance(w, BlockWeight) else some @ w[expert].double().T
     return (out,)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -166,7 +167,9 @@ class Verifier:
     def _reference(self, entry: Entry, step: Step, weights: Weights, observer: Observer) -> Trace:
         reference = Reference(self.program, step.build)
         given = self._given(step, weights)
-        return reference.run(entry, given, lambda _: step.inputs.selected, observer)
+        # In a thread of its own: in this one a simulation watches every call of torch.
+        with ThreadPoolExecutor(1) as aside:
+            return aside.submit(reference.run, entry, given, lambda _: step.inputs.selected, observer).result()
 
     def _judge(
         self,
