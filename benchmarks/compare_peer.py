@@ -30,6 +30,7 @@ from typing import Annotated
 import torch
 import typer
 from peer.aiter_ops import add_modules
+from peer.chain import chain_length
 from peer.errors import ErrorRow, Parting, pooled
 from peer.inputs import Shapes, make_inputs
 from peer.judge import Judged, Sides, judge
@@ -146,8 +147,8 @@ def _compare(sides: Sides, shapes: Shapes, entry: str, kind: str, seeds: int, co
         if seed == 0:
             for name, ours in judged.ours.counts.items():
                 theirs = judged.theirs.counts[name]
-                chain = chain_of(sides.plan, name, shapes)
-                found.counts += count_rows(name, shapes.tokens, kind, ours, theirs, chain)
+                chains = chain_of(sides.plan, name, shapes), chain_length(name)
+                found.counts += count_rows(name, shapes.tokens, kind, ours, theirs, chains)
             if console is not None:
                 _lines(console, judged)
     found.errors = pooled(draws)

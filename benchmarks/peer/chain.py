@@ -1,12 +1,13 @@
 """The hand-written launches' longest hand-off chains, read off their stages by hand.
 
 Counted as `monoc plan` counts ours: a tagged pair 1, words behind a flag 2, a push to every rank 2, a launch boundary
-or LDS 0. They do not depend on the step width: each hand-off has one form. A hop is (form, who hands on, who waits).
+or LDS 0. They do not depend on the step width: each hand-off has one form; but V4-Pro's wide steps reduce in two hops,
+two pushes a reduce. A hop is (form, who hands on, who waits).
 """
 
 from collections.abc import Mapping
 
-__all__ = ["HOPS", "chain_length"]
+__all__ = ["HOPS", "PRO_HOPS", "chain_length", "pro_chain_length"]
 
 COSTS = {"pair": 1, "flag": 2, "peer": 2}
 
@@ -38,7 +39,28 @@ HOPS: Mapping[str, list[tuple[str, str, str]]] = {
     "ffn": [("peer", "push", "slice"), *_SEAM, *_MOE],
 }
 
+# V4-Pro's seam gates before it collapses: a hop more. Its K2 builds the key table, each token's behind a flag.
+_PRO_SEAM = [("pair", "slice", "gate"), ("pair", "gate", "norm")]
+PRO_HOPS: Mapping[str, list[tuple[str, str, str]]] = {
+    "k1": [*_PRO_SEAM, *HOPS["k1"][len(_SEAM) :]],
+    "k2": [
+        ("flag", "key table", "split"),
+        ("flag", "split", "combine"),
+        ("flag", "combine", "wo_a"),
+        ("flag", "wo_a", "wo_b"),
+        ("peer", "wo_b", "reduce in the slice's CTA"),
+        *_PRO_SEAM,
+        *_MOE,
+    ],
+}
+
 
 def chain_length(launch: str) -> int:
-    """Round trips on the longest chain of `launch` (k1, k2, ffn)."""
+    """Round trips on the longest chain of V4.1's `launch` (k1, k2, ffn)."""
     return sum(COSTS[form] for form, _, _ in HOPS[launch])
+
+
+def pro_chain_length(launch: str, two_hop: bool) -> int:
+    """The same of V4-Pro's `launch` (k1, k2); `two_hop`: its reduces go through each column's owner."""
+    forms = [form for form, _, _ in PRO_HOPS[launch]]
+    return sum(COSTS[form] for form in forms) + (forms.count("peer") * COSTS["peer"] if two_hop else 0)

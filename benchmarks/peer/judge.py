@@ -11,9 +11,9 @@ import torch
 from monoc.reference.formats import Mx
 from monoc.spec.program import Build, Program
 from peer.errors import ErrorRow, Parting
-from peer.inputs import Inputs, Shapes
+from peer.inputs import HEAD, HEADS, HIDDEN, INTER, O_RANK, Q_RANK, TOPK, WINDOW, Inputs, Shapes
 from peer.left import Left, emitted_values
-from peer.left_by_hand import hand_written_values
+from peer.left_by_hand import Widths, hand_written_values
 from peer.sides import WRITTEN, Side, ffn_part, run_side
 from peer.walk import Step, walk_step
 
@@ -62,10 +62,32 @@ def judge(sides: Sides, shapes: Shapes, inputs: Inputs, launch: str, kind: str, 
     theirs = run_side(sides.theirs, shapes, inputs, launch, sides.cache, debug=debug, before=before)
     sink = inputs.attn["attn_sink"]
     assert isinstance(sink, torch.Tensor)
-    others = hand_written_values(shapes, name, theirs.left, theirs.outputs, sink)
+    others = hand_written_values(_widths(shapes), name, theirs.left, theirs.outputs, sink)
     caches = {"ours": _caches(ours), "theirs": _caches(theirs)}
     step = Step(program, build, entry, kind, given, {"ours": values, "theirs": others}, caches)
     return Judged(ours, theirs, *walk_step(step))
+
+
+def _widths(s: Shapes) -> Widths:
+    return Widths(
+        layer="vllm.models.deepseek_v41.amd.mono.layer",
+        layout=(s.tokens, s.tp),
+        tokens=s.tokens,
+        tp=s.tp,
+        hidden=HIDDEN,
+        q_rank=Q_RANK,
+        head=HEAD,
+        heads=HEADS // s.tp,
+        o_rows=8 // s.tp * O_RANK,
+        keys=TOPK + WINDOW,
+        inter=INTER // s.tp,
+        padded=s.inter,
+        shared=INTER // s.tp,
+        ffn_at=s.tp * s.tokens * HIDDEN * 4,
+        ffn="ffn_half.y",
+        prefix="ffn_half.",
+        carried={n: n for n in CARRIED},
+    )
 
 
 def _given(inputs: Inputs, shapes: Shapes, rank: int, entry: str) -> dict[str, torch.Tensor]:

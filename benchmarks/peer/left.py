@@ -1,6 +1,6 @@
 """What a launch left in memory on every rank, copied when it ended, and the emitted launches' share of it as values."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,7 @@ from monoc.verify.watch import package_build, region_bytes
 
 __all__ = ["KEPT", "Left", "copy_left", "emitted_values"]
 
-KEPT = ("q", "kt", "klen", "res_mid", "post_a", "comb_a", "pre_a")  # attributes of either runner
+KEPT = ("q", "kt", "klen", "res_mid", "post_a", "comb_a", "pre_a", "y", "q_lat", "normed", "qr")  # attributes of either runner
 
 
 @dataclass
@@ -28,15 +28,20 @@ class Left:
 
 
 def copy_left(
-    runners: Mapping[int, Any], caches: Mapping[int, Mapping[str, torch.Tensor]], tokens: int, memory: DeviceMemory
+    runners: Mapping[int, Any],
+    caches: Mapping[int, Mapping[str, torch.Tensor]],
+    scratch: Callable[[Any], torch.Tensor],
+    memory: DeviceMemory,
+    peer_bytes: int | None = None,
 ) -> Left:
-    """A copy of what the last launch of ``runners`` left."""
+    """A copy of what the last launch of ``runners`` left; ``scratch``: a runner's scratch buffer; ``peer_bytes``: of the
+    peer buffer from its start, all if None."""
     left = Left()
     for rank, runner in sorted(runners.items()):
-        left.scratch.append(_plain(runner.scratch(tokens)))
+        left.scratch.append(_plain(scratch(runner)))
         first = memory.view(runner.peer.local, 1)
         whole = torch.empty(0, dtype=torch.uint8).set_(first.untyped_storage())
-        left.peer.append(_plain(whole[first.storage_offset() :]))
+        left.peer.append(_plain(whole[first.storage_offset() :][:peer_bytes]))
         left.kept.append({n: _plain(getattr(runner, n)) for n in KEPT if hasattr(runner, n)})
         left.caches.append({n: _plain(c) for n, c in caches.get(rank, {}).items()})
     return left

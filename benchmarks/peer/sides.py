@@ -18,7 +18,7 @@ from monoc.sim.observe import Observations
 from peer.inputs import Inputs, Shapes
 from peer.left import Left, copy_left
 
-__all__ = ["WRITTEN", "Counts", "Side", "ffn_part", "run_side"]
+__all__ = ["WRITTEN", "Counts", "RecordingEngine", "Side", "count", "ffn_part", "run_side", "tailed_tensors"]
 
 CACHES = ("swa_cache", "comp_cache")
 WRITTEN = ("swa_cache",)  # by K1
@@ -29,12 +29,14 @@ _LAUNCH = re.compile(r"_(k1|k2|ffn)(?=_|E|$)")
 
 @dataclass(frozen=True)
 class Counts:
-    """What one launch did on one rank (the average of all ranks; ``busiest`` the busiest wave of any)."""
+    """What one launch did on one rank (the average of all ranks; ``busiest`` the busiest wave of any); ``polls``:
+    wave-instructions of poll loops, in no other count."""
 
     instructions: float
     busiest: int
     weight_bytes: float
     in_flight: float
+    polls: float
     lines: Mapping[str, int]
     classes: Mapping[str, int]
     resources: Resources
@@ -51,13 +53,20 @@ class Side:
     problems: list[str] = field(default_factory=list)
 
 
-class _Recording(SimulatorEngine):
+class RecordingEngine(SimulatorEngine):
     """The simulator, with each launch's observations, resources and what it left kept. ``before``: a launch -> what its
-    runners' attributes and caches are set to before it."""
+    runners' attributes and caches are set to before it; ``scratch``: a runner's scratch buffer;
+    ``peer_bytes`` of its peer buffer are kept."""
 
-    def __init__(self, simulator: Simulator, tokens: int, before: Mapping[str, Left]) -> None:
+    def __init__(
+        self,
+        simulator: Simulator,
+        scratch: Callable[[Any], torch.Tensor],
+        before: Mapping[str, Left],
+        peer_bytes: int | None = None,
+    ) -> None:
         super().__init__(simulator)
-        self.tokens, self.before = tokens, before
+        self.scratch, self.before, self.peer_bytes = scratch, before, peer_bytes
         self.runners: dict[int, Any] = {}
         self.caches: dict[int, dict[str, torch.Tensor]] = {}
         self.seen: dict[str, tuple[Observations, Resources]] = {}
@@ -70,7 +79,7 @@ class _Recording(SimulatorEngine):
         if name[1] in self.before:
             self._set(self.before[name[1]], memory)
         report = super().run_together(launches, memory)
-        self.left[name[1]] = copy_left(self.runners, self.caches, self.tokens, memory)
+        self.left[name[1]] = copy_left(self.runners, self.caches, self.scratch, memory, self.peer_bytes)
         assert report.observations is not None
         self.seen[name[1]] = (report.observations, resources_of(first.text, first.symbol))
         return report
@@ -89,19 +98,21 @@ class _Recording(SimulatorEngine):
                 memory.mark_written(own[name][: data.numel()])
 
 
-def _counts(seen: Observations, resources: Resources, weights: set[str], tp: int) -> Counts:
+def count(seen: Observations, resources: Resources, weights: set[str], tp: int) -> Counts:
+    """A launch's counts a rank of ``tp``; ``weights``: names of the buffers that are weights or KV caches."""
     return Counts(
         instructions=sum(seen.classes.values()) / tp,
         busiest=max(c.busiest for c in seen.ctas),
         weight_bytes=sum(t.loaded for t in seen.traffic if t.buffer in weights) / tp,
         in_flight=sum(c.in_flight for c in seen.ctas) / tp,
+        polls=seen.polls / tp,
         lines={line: count // tp for line, count in seen.lines.items()},
         classes={name: count // tp for name, count in seen.classes.items()},
         resources=resources,
     )
 
 
-def _tailed(tensors: Mapping[str, Any]) -> dict[str, Any]:
+def tailed_tensors(tensors: Mapping[str, Any]) -> dict[str, Any]:
     """The small tensors with spare bytes behind them: the hand-written shared-expert GEMV requests whole windows of K,
     beyond the last row's end too (their activations are zero), which the simulator would report."""
     tailed = dict(tensors)
@@ -132,12 +143,12 @@ def run_side(
     one is made of depends on the GPU it finds. ``before``: values a launch finds in place of those the launch before it
     left, rows of the step only."""
     simulator = Simulator("gfx950", ranks=shapes.tp, observe=True)
-    engine = _Recording(simulator, shapes.tokens, before or {})
+    engine = RecordingEngine(simulator, lambda runner: runner.scratch(shapes.tokens), before or {})
     names = set(CACHES)
     side = Side()
     with simulate(engine, cache_dir=cache, debug=debug) as host:
         runner = load()
-        inputs = replace(inputs, attn=_tailed(inputs.attn), layer=_tailed(inputs.layer))
+        inputs = replace(inputs, attn=tailed_tensors(inputs.attn), layer=tailed_tensors(inputs.layer))
         for name, value in {**inputs.attn, **inputs.layer}.items():
             if isinstance(value, torch.Tensor):
                 host.register(value, name=name)
@@ -145,7 +156,7 @@ def run_side(
                 names.add(name)
         weights = _weights(runner, inputs)
         outputs = host.run(lambda rank: _rank(host, engine, runner, shapes, inputs, weights, launch, rank))
-    side.counts = {name: _counts(*seen, names, shapes.tp) for name, seen in engine.seen.items()}
+    side.counts = {name: count(*seen, names, shapes.tp) for name, seen in engine.seen.items()}
     side.outputs = [dict(zip(OUTPUTS, rank, strict=True)) for rank in outputs]
     side.left = engine.left
     first = side.outputs[0]
@@ -159,7 +170,7 @@ def run_side(
 
 def _rank(
     host: SimulatedHost,
-    engine: _Recording,
+    engine: RecordingEngine,
     runner: ModuleType,
     shapes: Shapes,
     inputs: Inputs,

@@ -9,7 +9,6 @@ from rich.table import Table
 
 from monoc.schedule.chain import critical_chain
 from monoc.schedule.tables import tabulate
-from peer.chain import chain_length
 from peer.errors import ErrorRow
 from peer.inputs import Shapes
 from peer.sides import Counts
@@ -49,13 +48,18 @@ class Row:
         return not self.judged or (self.ratio >= 1 / 1.15 if self.more_is_better else self.ratio <= 1.15)
 
 
-def count_rows(launch: str, tokens: int, kind: str, ours: Counts, theirs: Counts, chain: int) -> Iterator[Row]:
+def count_rows(
+    launch: str, tokens: int, kind: str, ours: Counts, theirs: Counts, chains: tuple[int, int], *, polls: bool = False
+) -> Iterator[Row]:
+    """The rows of one launch; ``chains``: lengths of ours and theirs; ``polls``: those of poll loops too."""
     row = partial(Row, launch, tokens, kind)
     yield row("instructions, thousand", ours.instructions / 1e3, theirs.instructions / 1e3)
     yield row("busiest wave", ours.busiest, theirs.busiest)
     yield row("weight and KV MB", ours.weight_bytes / 1e6, theirs.weight_bytes / 1e6)
     yield row("in flight MB", ours.in_flight / 1e6, theirs.in_flight / 1e6, more_is_better=True)
-    yield row("hand-off chain", chain, chain_length(launch))
+    if polls:
+        yield row("polls, thousand", ours.polls / 1e3, theirs.polls / 1e3)
+    yield row("hand-off chain", *chains)
     a, b = ours.resources, theirs.resources
     yield row("VGPRs", a.vgprs, b.vgprs, judged=False)
     yield row("VGPR spills", a.vgpr_spills, b.vgpr_spills, judged=False)
