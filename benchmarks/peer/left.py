@@ -13,7 +13,19 @@ from monoc.verify.watch import package_build, region_bytes
 
 __all__ = ["KEPT", "Left", "copy_left", "emitted_values"]
 
-KEPT = ("q", "kt", "klen", "res_mid", "post_a", "comb_a", "pre_a", "y", "q_lat", "normed", "qr")  # attributes of either runner
+KEPT = (
+    "q",
+    "kt",
+    "klen",
+    "res_mid",
+    "post_a",
+    "comb_a",
+    "pre_a",
+    "y",
+    "q_lat",
+    "normed",
+    "qr",
+)  # attributes of either runner
 
 
 @dataclass
@@ -34,8 +46,8 @@ def copy_left(
     memory: DeviceMemory,
     peer_bytes: int | None = None,
 ) -> Left:
-    """A copy of what the last launch of ``runners`` left; ``scratch``: a runner's scratch buffer; ``peer_bytes``: of the
-    peer buffer from its start, all if None."""
+    """A copy of what the last launch of ``runners`` left; ``scratch``: a runner's scratch buffer;
+    ``peer_bytes``: of the peer buffer from its start, all if None."""
     left = Left()
     for rank, runner in sorted(runners.items()):
         left.scratch.append(_plain(scratch(runner)))

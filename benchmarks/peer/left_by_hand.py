@@ -26,9 +26,9 @@ Tensor = torch.Tensor
 @dataclass(frozen=True)
 class Widths:
     """A rank's share of a model in one build. ``layer``: the module with the launches; ``layout``: what its
-    ``scratch_layout`` takes; ``keys``: a key table's columns, ``inter``: a routed expert's columns, ``padded`` as the loader pads
-    them; ``ffn_at``: bytes of the peer buffer before the FFN's parts, None where parts reach their owners only;
-    ``ffn``: the name of the FFN half's input, ``prefix`` of its other values; ``carried``: values from K1 to K2,
+    ``scratch_layout`` takes; ``keys``: a key table's columns, ``inter``: a routed expert's columns, ``padded`` as the
+    loader pads them; ``ffn_at``: bytes of the peer buffer before the FFN's parts, None where parts reach their owners
+    only; ``ffn``: the name of the FFN half's input, ``prefix`` of its other values; ``carried``: values from K1 to K2,
     by name, the runner's attributes."""
 
     layer: str

@@ -198,9 +198,9 @@ def _weights(case: _Case, runner: ModuleType, tensors: Mapping[str, Any]) -> Any
 
 
 def _scratch(case: _Case, layer: Any) -> torch.Tensor:
-    """Its scratch buffer; the emitted runner is asked by build parameters, the hand-written one by a key table's width."""
+    """Its scratch buffer; the emitted runner is asked by build parameters, the other by a key table's width."""
     tokens, kind = case.build["tokens"], case.kind
-    if hasattr(layer, "find_build") or hasattr(layer, "barriers"):
+    if hasattr(layer, "barriers"):
         known = {n: case.build[n] for n, _ in case.models.program.space.variants[0].values}
         buffer: torch.Tensor = layer.scratch(tokens, **known)
     else:
