@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from monoc.spec.program import Build, Entry, HostCall, Program
 
-__all__ = ["Cell", "Kind", "kinds", "step_widths"]
+__all__ = ["Cell", "Kind", "kinds", "mixes", "step_widths"]
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,16 @@ def kinds(program: Program, runner: Any) -> Iterator[Kind]:
                     if served and fixed not in seen and (first or not turned):
                         seen.add(fixed)
                         yield kind
+
+
+def mixes(program: Program, chosen: Iterable[Kind]) -> list[tuple[Kind, ...]]:
+    """``chosen`` in groups whose kinds the same runners serve: of one entry, with the same options."""
+    found: dict[tuple[object, ...], list[Kind]] = {}
+    for kind in chosen:
+        build = next(b for b in program.space.builds(**dict(kind.fixed)) if b.variant == kind.variant)
+        options = tuple(build[o.sets] for o in program.runner.options)
+        found.setdefault((kind.entry, *options), []).append(kind)
+    return [tuple(group) for group in found.values()]
 
 
 def _used(program: Program, entry: Entry) -> frozenset[str]:

@@ -15,7 +15,7 @@ from monoc.build.package import EmittedPackage, PackageError
 from monoc.diagnostics import ExitCode
 from monoc.spec.load import load_program
 from monoc.spec.program import Program
-from monoc.verify.cells import Cell, Kind, kinds, step_widths
+from monoc.verify.cells import Cell, Kind, kinds, mixes, step_widths
 from monoc.verify.drive import Driver
 from monoc.verify.inputs.cases import CASES
 from monoc.verify.report import as_json, explain, summary_table
@@ -48,14 +48,20 @@ def _chosen(text: str | None, known: dict[str, Any], option: str) -> list[Any]:
 
 
 def _cells(
-    program: Program, chosen: list[Kind], widths: tuple[int, ...], ranks: tuple[int, ...], steps: int, **options: Any
+    program: Program,
+    chosen: list[tuple[Kind, ...]],
+    widths: tuple[int, ...],
+    ranks: tuple[int, ...],
+    steps: int,
+    **options: Any,
 ) -> list[Cell]:
     found = []
     for tp in ranks:
-        for kind in chosen:
+        for kind, *turns in chosen:
             for tokens in widths:
                 if kind.build(program, tokens, tp) is not None:
-                    found.append(Cell(kind, step_widths(program, tokens, steps), tp, **options))
+                    each = step_widths(program, tokens, max(steps, 1 + len(turns)))
+                    found.append(Cell(kind, each, tp, turns=tuple(turns), **options))
     return found
 
 
@@ -75,6 +81,7 @@ def register(app: typer.Typer) -> None:
         steps: Annotated[int, typer.Option(min=1, help="Steps a cell, of alternating widths.")] = 2,
         seed: Annotated[int, typer.Option(min=0, help="Of weights and inputs.")] = 0,
         orders: Annotated[int, typer.Option(min=1, help="Schedules of the CTAs that must leave the same bits.")] = 1,
+        mix: Annotated[bool, typer.Option("--mix", help="Kinds take turns in the steps of one cell.")] = False,
         barriers: Annotated[bool, typer.Option("--barriers", help="The all-barrier form.")] = False,
         save: Annotated[Path | None, typer.Option(help="Where to save the report (JSON).")] = None,
         json_: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
@@ -91,13 +98,14 @@ def register(app: typer.Typer) -> None:
         torch.set_num_threads(1)  # the reference's operations are small: threads would only meet each other
         with Driver(program, package) as driver:
             known = {k.name: k for k in kinds(program, driver.runner_class)}
+            chosen = _chosen(kind, known, "--kind")
             ranks = next(p.values for p in program.space.params if p.name == "tp")
             cells = [
                 c
                 for name in ([*CASES] if case == "all" else _chosen(case, {n: n for n in CASES}, "--case"))
                 for c in _cells(
                     program,
-                    _chosen(kind, known, "--kind"),
+                    mixes(program, chosen) if mix else [(k,) for k in chosen],
                     _numbers(tokens, "--tokens"),
                     ranks if tp is None else _numbers(tp, "--tp"),
                     steps,

@@ -22,12 +22,14 @@ def summary_table(results: Iterable[CellResult], outputs: Iterable[str]) -> Tabl
     """A row a cell: its verdict and the error of every output, on the kernel's own inputs, against the exact mode."""
     table = Table(box=None)
     names = list(outputs)
-    for heading in ("cell", "", *names, "million wave-instructions", "seconds"):
+    for heading in ("cell", "", *names, "million wave-instructions", "peak GB", "seconds"):
         table.add_column(heading, no_wrap=heading == "cell", justify="left" if heading in ("cell", "") else "right")
     for r in results:
         errors = [f"{worst(r.steps, n):.1e}" if r.steps else "" for n in names]
         count = f"{r.instructions / 1e6:.1f}"
-        table.add_row(r.cell.name, "good" if r.good else "BAD", *errors, count, f"{r.seconds:.1f}")
+        table.add_row(
+            r.cell.name, "good" if r.good else "BAD", *errors, count, f"{r.peak_bytes / 1e9:.1f}", f"{r.seconds:.1f}"
+        )
     return table
 
 
@@ -72,6 +74,7 @@ def _cell(r: CellResult) -> dict[str, Any]:
     return {
         "cell": r.cell.name,
         "kind": r.cell.kind.name,
+        "turns": [k.name for k in r.cell.turns],
         "widths": list(r.cell.widths),
         "tp": r.cell.tp,
         "seed": r.cell.seed,
@@ -81,6 +84,7 @@ def _cell(r: CellResult) -> dict[str, Any]:
         "error": r.error,
         "unlike": r.unlike,
         "wave_instructions": r.instructions,
+        "peak_bytes": r.peak_bytes,
         "seconds": {"simulated": round(r.simulated, 2), "all": round(r.seconds, 2)},
         "steps": [
             {

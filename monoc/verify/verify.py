@@ -20,6 +20,7 @@ from monoc.verify.inputs.cases import CASES
 from monoc.verify.inputs.step import make_step
 from monoc.verify.inputs.weights import Weights, positions_of
 from monoc.verify.regions import LaunchMemory, Seen, read_regions
+from monoc.verify.resident import forget_peak, peak_bytes
 from monoc.verify.stages import Finding, StageCheck
 from monoc.verify.watch import StepResult, package_build
 
@@ -70,6 +71,7 @@ class CellResult:
     simulated: float = 0.0
     seconds: float = 0.0
     instructions: int = 0
+    peak_bytes: int = 0  # the process's largest resident size in the cell
     bits: list[dict[str, str]] = field(default_factory=list, repr=False)  # digests of outputs and caches, a step each
     picked: list[set[int]] = field(default_factory=list, repr=False)  # experts that have numbers, a step each
 
@@ -89,6 +91,7 @@ class Verifier:
     def run(self, cell: Cell, orders: int = 1) -> CellResult:
         """One cell; its steps again under ``orders`` - 1 other schedules, which must leave the same bits."""
         start = time.monotonic()
+        forget_peak()
         result = CellResult(cell)
         entry = next(e for e in self.program.entries if e.name == cell.kind.entry)
         weights = self._weights_of(cell)
@@ -102,6 +105,7 @@ class Verifier:
         except (SimulatorError, AssertionError, RuntimeError) as error:
             result.error = f"{type(error).__name__}: {error}"
         result.seconds = time.monotonic() - start
+        result.peak_bytes = peak_bytes()
         return result
 
     def _weights_of(self, cell: Cell) -> Weights:

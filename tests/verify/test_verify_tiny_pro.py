@@ -13,7 +13,7 @@ from monoc.build.package import EmittedPackage
 from monoc.compiler import compile_spec
 from monoc.emit.files import write_package
 from monoc.spec.load import load_program
-from monoc.verify.cells import Cell, kinds, step_widths
+from monoc.verify.cells import Cell, kinds, mixes, step_widths
 from monoc.verify.drive import Driver
 from monoc.verify.report import explain
 from monoc.verify.verify import CellResult, Verifier
@@ -59,6 +59,18 @@ def run(verifier: Verifier, kind: str, tokens: int, tp: int, case: str = "usual"
 )
 def test_kind(verifier: Verifier, kind: str, tokens: int, tp: int, case: str) -> None:
     run(verifier, kind, tokens, tp, case)
+
+
+def test_kinds_take_turns_on_one_runner(verifier: Verifier) -> None:
+    names = ("forward", "hca-picks512", "hash_route", "no-fold")
+    found = {k.name: k for k in kinds(verifier.program, verifier.driver.runner_class)}
+    (group,) = mixes(verifier.program, [found[n] for n in names])
+    cell = Cell(group[0], step_widths(verifier.program, 13, 5), 4, seed=1, turns=group[1:])
+    result = verifier.run(cell, orders=2)
+    assert result.good, "\n".join(explain(result))
+    assert cell.name.startswith("forward+hca-picks512+hash_route+no-fold tokens 13")
+    assert [b["ratio"] for b in cell.builds(verifier.program)] == [4, 8, 4, 4, 4]
+    assert result.peak_bytes > 0
 
 
 def test_two_hops_leave_the_bits_of_one(verifier: Verifier, tmp_path: Path) -> None:
