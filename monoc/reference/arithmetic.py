@@ -7,12 +7,14 @@ exact function rounded to nearest, denormal operands and results flushed (docs/s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 
 from monoc.expr.ir import BinaryOp, CompareOp, DType, UnaryOp
+from monoc.reference.noise import Reordered
 
 __all__ = ["EXACT", "STATED", "Arithmetic", "bf16", "fma_f32"]
 
@@ -83,9 +85,11 @@ _COMPARE: dict[CompareOp, Callable[[Tensor, Tensor], Tensor]] = {
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """How numbers are computed; ``exact`` picks fp64 without intermediate rounding."""
+    """How numbers are computed; ``exact`` picks fp64 without intermediate rounding; ``reordered``: some tokens' sums
+    come out as another order of adding might make them."""
 
     exact: bool
+    reordered: Reordered | None = None
 
     @property
     def dtype(self) -> torch.dtype:
@@ -125,9 +129,24 @@ class Arithmetic:
         """``x`` rounded to ``dtype``; in exact mode ``x`` itself."""
         return bf16(x) if dtype is DType.BF16 and not self.exact else x
 
-    def sum(self, x: Tensor, axes: tuple[int, ...]) -> Tensor:
-        """The sum over ``axes`` (kept, of extent 1): in fp64, rounded once. No order of adding is stated."""
-        return self.of(x.double().sum(dim=axes, keepdim=True))
+    def sum(self, x: Tensor, axes: tuple[int, ...], other: Tensor | None = None) -> Tensor:
+        """The sum over ``axes`` (kept, of extent 1): in fp64, rounded once. No order of adding is stated. ``other``:
+        where another order may be taken."""
+        x = x.double()
+        total = x.sum(dim=axes, keepdim=True)
+        if self.reordered is not None and other is not None:
+            size = torch.maximum(total.abs(), x.square().sum(dim=axes, keepdim=True).sqrt())
+            total += self.reordered.error(size, math.prod(x.shape[k] for k in axes), other)
+        return self.of(total)
+
+    def contracted(self, total: Tensor, terms: int) -> Tensor:
+        """``total`` [t, .., n], each a sum of ``terms`` terms in no stated order. The terms' size is taken from the
+        row: its sums are about as large as the root of their terms' squares."""
+        if self.reordered is None:
+            return total
+        there = self.reordered.tokens(len(total)).reshape(-1, *[1] * (total.dim() - 1))
+        size = torch.maximum(total.abs(), total.square().mean(dim=-1, keepdim=True).sqrt())
+        return total + self.reordered.error(size, terms, there)
 
 
 STATED = Arithmetic(exact=False)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from monoc.expr.ir import UnaryOp
-from monoc.reference.arithmetic import bf16
+from monoc.reference.arithmetic import Arithmetic, bf16
 from monoc.reference.call import Call
 from monoc.reference.evaluate import evaluate_scalar
 from monoc.reference.formats import KV_GROUP, decode_records, encode_records
@@ -63,17 +64,25 @@ def attend(call: Call) -> tuple[Any, ...]:
     most = torch.finfo(torch.float32).max  # an infinite sink takes everything
     sink = (a.of(call.values["sink"][: q.shape[1]]) * a.constant(LOG2E)).clamp(-most, most)
     out = torch.zeros(q.shape, dtype=a.dtype)
+    other = a.reordered.tokens(len(q)).tolist() if a.reordered is not None else [False] * len(q)
     for t in range(q.shape[0]):
         keys = call.values["keys"][t, : int(counts[0, t])].long()
         keys = keys[keys != -1]
         if not len(keys):
             continue
         records = _records(call, keys, q.shape[2], rope)
-        dots = a.of(q[t].double() @ records.T)
+        dots = q[t].double() @ records.T
+        if a.reordered is not None and other[t]:
+            size = torch.maximum(dots.abs(), q[t].double().norm(dim=1, keepdim=True) * records.square().mean().sqrt())
+            dots = dots + a.reordered.error(size, q.shape[2], torch.tensor(True))
+        dots = a.of(dots)
         given = [dots]
         if "factor" in call.values:
             given.append(a.of(call.values["factor"][t])[:, None])
         logits = evaluate_scalar(score.body, dict(zip(score.params, given, strict=True)), a)
+        if a.reordered is not None and other[t]:
+            out[t] = _in_chunks(logits, sink, records, a, a.reordered.chunks(len(keys)))
+            continue
         top = torch.maximum(logits.amax(dim=1), sink)[:, None]
         p = a.unary(UnaryOp.EXP2, logits - top)
         total = a.of(p.double().sum(dim=1)) + a.unary(UnaryOp.EXP2, sink - top[:, 0])
@@ -81,6 +90,23 @@ def attend(call: Call) -> tuple[Any, ...]:
         rows = a.of(weights.double() @ records) / total[:, None]
         out[t] = rows if a.exact else bf16(rows)
     return (out,)
+
+
+def _in_chunks(logits: Tensor, sink: Tensor, records: Tensor, a: Arithmetic, chunks: Iterator[slice]) -> Tensor:
+    """Stated mode's attention [h, d] as a kernel may do it (docs/linear-and-attention.md): every chunk of the keys on
+    its own, its sums rounded to bf16 before the chunks are merged."""
+    tops, totals, sums = [sink], [torch.ones_like(sink)], [torch.zeros(len(sink), records.shape[1])]
+    for chunk in chunks:
+        top = logits[:, chunk].amax(dim=1)
+        p = a.unary(UnaryOp.EXP2, logits[:, chunk] - top[:, None])
+        tops.append(top)
+        totals.append(p.sum(dim=1))
+        sums.append(bf16(a.of(bf16(p).double() @ records[chunk])))
+    most = torch.stack(tops).amax(dim=0)
+    shares = [a.unary(UnaryOp.EXP2, top - most) for top in tops]
+    total = sum((s * t for s, t in zip(shares, totals, strict=True)), torch.zeros_like(sink))
+    merged = sum((s[:, None] * v for s, v in zip(shares, sums, strict=True)), torch.zeros_like(sums[0]))
+    return bf16(merged / total[:, None])
 
 
 def _records(call: Call, keys: Tensor, width: int, rope: int) -> Tensor:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -29,17 +30,44 @@ from monoc.reference.arithmetic import Arithmetic
 __all__ = ["evaluate_map", "evaluate_scalar", "pairwise_sum"]
 
 Tensor = torch.Tensor
+_AT_ONCE = 1 << 20  # elements of an expression: few enough for malloc to use the same pages again
 
 
 def evaluate_map(
-    expr: Expr, index: tuple[str, ...], extents: Mapping[str, int], values: Mapping[str, Tensor], arithmetic: Arithmetic
+    expr: Expr,
+    index: tuple[str, ...],
+    extents: Mapping[str, int],
+    values: Mapping[str, Tensor],
+    arithmetic: Arithmetic,
+    token: str | None = None,
 ) -> Tensor:
     """``result[index] = expr`` of shape ``[extents[i] for i in index]``.
 
-    ``extents``: the range of every index variable, those of reductions included; ``values``: the tensors read, by name.
+    ``extents``: the range of every index variable, those of reductions included; ``values``: the tensors read, by name;
+    ``token``: the variable that counts tokens.
     """
+    if not index or math.prod(extents.values()) <= _AT_ONCE:
+        return _part(expr, index, extents, {}, values, arithmetic, token)
+    over, count = index[0], extents[index[0]]
+    step = max(1, count * _AT_ONCE // math.prod(extents.values()))
+    parts = [
+        _part(expr, index, {**extents, over: min(step, count - k)}, {over: k}, values, arithmetic, token)
+        for k in range(0, count, step)
+    ]
+    return torch.cat(parts)
+
+
+def _part(
+    expr: Expr,
+    index: tuple[str, ...],
+    extents: Mapping[str, int],
+    starts: Mapping[str, int],
+    values: Mapping[str, Tensor],
+    arithmetic: Arithmetic,
+    token: str | None,
+) -> Tensor:
     axes = {name: k for k, name in enumerate(extents)}
-    found = _Evaluation(extents, axes, values, {}, arithmetic).value(expr)
+    found = _Evaluation(extents, axes, values, {}, arithmetic, starts, token).value(expr)
     whole = found.expand([extents[n] if n in index else 1 for n in extents])
     kept = [axes[n] for n in index]
     rest = [k for k in range(len(axes)) if k not in kept]
@@ -53,13 +81,16 @@ def evaluate_scalar(body: Expr, arguments: Mapping[str, Tensor], arithmetic: Ari
 
 @dataclass(frozen=True)
 class _Evaluation:
-    """Every value has one axis an index variable, in the order of ``extents``; of extent 1 where it does not vary."""
+    """Every value has one axis an index variable, in the order of ``extents``; of extent 1 where it does not vary.
+    Index variables count from ``starts``, from zero where none is given."""
 
     extents: Mapping[str, int]
     axes: Mapping[str, int]
     values: Mapping[str, Tensor]
     locals: Mapping[str, Tensor]
     arithmetic: Arithmetic
+    starts: Mapping[str, int] = field(default_factory=dict)
+    token: str | None = None
 
     def value(self, expr: Expr) -> Tensor:
         a = self.arithmetic
@@ -98,17 +129,24 @@ class _Evaluation:
         terms, offset = ((((term.name, 1),), 0)) if isinstance(term, IndexVar) else (term.terms, term.offset)
         total = torch.tensor(offset).reshape([1] * len(self.axes))
         for name, factor in terms:
-            shape = [1] * len(self.axes)
-            shape[self.axes[name]] = self.extents[name]
-            total = total + factor * torch.arange(self.extents[name]).reshape(shape)
+            total = total + factor * self._counted(name)
         return total
+
+    def _counted(self, name: str) -> Tensor:
+        """An index variable's values, on its axis."""
+        shape = [1] * len(self.axes)
+        shape[self.axes[name]] = self.extents[name]
+        start = self.starts.get(name, 0)
+        return torch.arange(start, start + self.extents[name]).reshape(shape)
 
     def _reduce(self, expr: Reduce) -> Tensor:
         body = self.value(expr.body)
         axes = tuple(self.axes[n] for n in expr.over)
         body = body.expand([self.extents[n] if n in expr.over else body.shape[k] for n, k in self.axes.items()])
         if expr.op is ReduceOp.SUM:
-            return self.arithmetic.sum(body, axes)
+            reordered = self.arithmetic.reordered
+            other = None if reordered is None or self.token is None else self._counted(self.token) >= reordered.first
+            return self.arithmetic.sum(body, axes, other)
         if expr.op is ReduceOp.MAX:
             return body.amax(dim=axes, keepdim=True)
         terms = list(body.movedim(axes, tuple(range(len(axes)))).flatten(0, len(axes) - 1))

@@ -62,10 +62,13 @@ class Trace:
 
 @dataclass(frozen=True)
 class Reference:
-    """The reference of ``build`` of ``program``."""
+    """The reference of ``build`` of ``program``. ``arithmetic``: of stated mode; ``exact``: whether exact mode goes
+    along (else its values are the stated ones)."""
 
     program: Program
     build: Build
+    arithmetic: Arithmetic = STATED
+    exact: bool = True
 
     def run(
         self,
@@ -79,7 +82,7 @@ class Reference:
         ``host`` stands in for host calls: it gives the tensors they write.
         Nothing given is changed: caches are copied.
         """
-        run = _Run(self.program, self.build, tuple(given), Trace(), observer)
+        run = _Run(self, tuple(given), Trace(), observer)
         for step in entry.steps:
             if isinstance(step, HostCall):
                 if step.guard.evaluate(run.env):
@@ -94,8 +97,7 @@ class Reference:
 
 @dataclass
 class _Run:
-    program: Program
-    build: Build
+    reference: Reference
     given: tuple[Mapping[str, Tensor], ...]
     trace: Trace
     observer: Observer | None
@@ -103,7 +105,8 @@ class _Run:
     inputs: dict[tuple[str, int, bool], Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.env = self.program.environment(self.build)
+        self.program = self.reference.program
+        self.env = self.program.environment(self.reference.build)
         self.ranks = len(self.given)
         entry_statements = (s for e in self.program.entries for la in e.launches for s in la.statements)
         self.changed = {s.operands[0] for s in entry_statements if isinstance(s, OpStatement) and not s.results}
@@ -155,7 +158,7 @@ class _Run:
         exact: list[tuple[Any, ...]] = []
         if isinstance(statement, OpStatement) and statement.op == "all_reduce":
             (operand,) = statement.operands
-            for arithmetic, found in ((STATED, stated), (EXACT, exact)):
+            for arithmetic, found in ((self.reference.arithmetic, stated), (EXACT, exact)):
                 parts = [self._value(operand, r, arithmetic) for r in range(self.ranks)]
                 total = arithmetic.round(
                     self.program.type_of[statement.results[0]].dtype, ordered_rank_sum(parts, arithmetic)
@@ -164,9 +167,9 @@ class _Run:
         else:
             once = all(self._replicated(r) for r in statement.results)
             for rank in range(1 if once else self.ranks):
-                stated.append(self._one(statement, rank, STATED, None))
-                exact.append(self._one(statement, rank, EXACT, stated[rank]))
-                stated[rank] = tuple(self._kept(n, v) for n, v in zip(statement.results, stated[rank], strict=True))
+                raw = self._one(statement, rank, self.reference.arithmetic, None)
+                stated.append(tuple(self._kept(n, v) for n, v in zip(statement.results, raw, strict=True)))
+                exact.append(self._one(statement, rank, EXACT, raw) if self.reference.exact else stated[rank])
             stated.extend(stated[:1] * (self.ranks - len(stated)))
             exact.extend(exact[:1] * (self.ranks - len(exact)))
         for k, name in enumerate(statement.results):
@@ -187,7 +190,8 @@ class _Run:
         if isinstance(s, MapStatement):
             extents = {n: int(e.evaluate(self.env)) for n, e in s.extents}
             values = {n: self._value(n, rank, arithmetic) for n in s.operands}
-            return (evaluate_map(s.expr, s.index, extents, values, arithmetic),)
+            token = next((n for n, e in s.extents if e.names() == {"tokens"}), None)
+            return (evaluate_map(s.expr, s.index, extents, values, arithmetic, token),)
         operands = {o.param: self._value(o.value, rank, arithmetic) for o in s.arguments if self._has(o.value)}
         return OPERATIONS[s.op](Call(s, operands, self.env, arithmetic, stated))
 

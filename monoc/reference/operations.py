@@ -42,9 +42,8 @@ def linear(call: Call) -> Results:
     if (known := _reused(call)) is not None:
         return known
     x, w = _numbers(call.values["x"]), call.values["w"]
-    if isinstance(w, BlockWeight):
-        return (w.times(x.flatten(0, -2)).reshape(*x.shape[:-1], -1),)
-    return (x @ w.double().T,)
+    total = w.times(x.flatten(0, -2)).reshape(*x.shape[:-1], -1) if isinstance(w, BlockWeight) else x @ w.double().T
+    return (call.arithmetic.contracted(total, x.shape[-1]),)
 
 
 def grouped_linear(call: Call) -> Results:
@@ -53,8 +52,10 @@ def grouped_linear(call: Call) -> Results:
         return known
     x, w = _numbers(call.values["x"]), call.values["w"]
     if isinstance(w, BlockWeight):
-        return (w.grouped_times(x),)
-    return (torch.einsum("tgk,gnk->tgn", x, w.double().reshape(x.shape[1], -1, w.shape[1])),)
+        total = w.grouped_times(x)
+    else:
+        total = torch.einsum("tgk,gnk->tgn", x, w.double().reshape(x.shape[1], -1, w.shape[1]))
+    return (call.arithmetic.contracted(total, x.shape[-1]),)
 
 
 def expert_linear(call: Call) -> Results:
@@ -69,7 +70,7 @@ def expert_linear(call: Call) -> Results:
         picked = ids == expert
         some = rows[picked]
         out[picked] = w.times(some, expert) if isinstance(w, BlockWeight) else some @ w[expert].double().T
-    return (out,)
+    return (call.arithmetic.contracted(out, x.shape[-1]),)
 
 
 def mxfp8(call: Call) -> Results:

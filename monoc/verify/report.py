@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Any
 
 from rich.table import Table
@@ -48,9 +49,14 @@ def explain(result: CellResult) -> list[str]:
             if later:
                 lines.append(f"  wrong on their own inputs too: {', '.join(later)}")
         lines += [f"{where}: the ranks disagree about {n}" for n in step.ranks_differ]
+        if step.unexplained:
+            lines.append(f"{where}: other experts for no near tie: tokens {', '.join(map(str, step.unexplained))}")
         lines += [f"{where}: a hand-off that did not happen: {m}" for m in step.missing[:5]]
         lines += [
-            f"{where}: end to end {n} is {d.relative:.1%} off (relative L2)" for n, d in step.ends.items() if not d.good
+            f"{where}: end to end {n} of token {d.token} is {d.error:.2%} off (relative L2); other orders of adding "
+            f"explain {d.limit:.2%}"
+            for n, d in step.ends.items()
+            if not d.good
         ]
     return lines
 
@@ -92,7 +98,8 @@ def _cell(r: CellResult) -> dict[str, Any]:
                 "ranks_differ": s.ranks_differ,
                 "missing_handoffs": s.missing,
                 "rerouted_tokens": s.rerouted,
-                "end_to_end": {n: d.relative for n, d in s.ends.items()},
+                "unexplained_tokens": list(s.unexplained),
+                "end_to_end": {n: {"good": d.good, **asdict(d)} for n, d in s.ends.items()},
                 "values": [_value(f) for f in s.stages],
             }
             for s in r.steps

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from typing import ParamSpec, TypeVar
 
 import torch
 
 from monoc.reference.formats import Mx
-from monoc.reference.interpret import Both, Observer, Reference, Trace
+from monoc.reference.interpret import Observer, Reference, Trace
+from monoc.reference.weights import sizes
 from monoc.sim import SimulatorError
-from monoc.spec.program import Build, Entry, OpStatement, ShardingKind, Statement
+from monoc.spec.program import Build, Entry, Role, ShardingKind
 from monoc.verify.cells import Cell
-from monoc.verify.compare import Difference, Nearness, compare
 from monoc.verify.drive import Driver, Session, Step
+from monoc.verify.ends import End, compare_ends, reroutes
 from monoc.verify.inputs.cases import CASES
 from monoc.verify.inputs.step import make_step
 from monoc.verify.inputs.weights import Weights, positions_of
+from monoc.verify.noise import Ends, run_ends
 from monoc.verify.regions import LaunchMemory, Seen, read_regions
 from monoc.verify.resident import forget_peak, peak_bytes
 from monoc.verify.stages import Finding, StageCheck
@@ -27,22 +30,23 @@ from monoc.verify.watch import StepResult, package_build
 __all__ = ["CellResult", "StepFindings", "Verifier"]
 
 Tensor = torch.Tensor
-# fp8 noise grows on its way: a last bit of attention moves an e4m3 code by 6 %, and that another. Only what no noise
-# explains is an error here; the stages are held on their own inputs.
-END_TO_END = Nearness(bits=False, share=1.0, rtol=float("inf"), relative=0.25)
+Taken = ParamSpec("Taken")
+Found = TypeVar("Found")
 
 
 @dataclass
 class StepFindings:
     """``stages``: every value the kernels left in memory, on their own inputs; ``ends``: the outputs of the whole step
-    against the reference's own way through it."""
+    against the reference's own way through it; ``rerouted``: how many tokens' experts differ there, ``unexplained``:
+    which of them though their keys are too far apart for noise to decide."""
 
     width: int
     stages: list[Finding] = field(default_factory=list)
-    ends: dict[str, Difference] = field(default_factory=dict)
+    ends: dict[str, End] = field(default_factory=dict)
     ranks_differ: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)  # hand-offs of the manifest that did not happen
-    rerouted: int = 0  # tokens whose experts differ end to end: scores so close that fp8 noise decides; not in `ends`
+    rerouted: int = 0
+    unexplained: tuple[int, ...] = ()
 
     @property
     def first_bad(self) -> Finding | None:
@@ -56,6 +60,7 @@ class StepFindings:
             self.first_bad is None
             and not self.ranks_differ
             and not self.missing
+            and not self.unexplained
             and all(d.good for d in self.ends.values())
         )
 
@@ -112,9 +117,10 @@ class Verifier:
         """Made anew where sizes, seed or case are others."""
         envs = [self.program.environment(b) for b in cell.builds(self.program)]
         case = CASES[cell.case]
-        sizes = tuple(v for n, v in envs[0].items() if n != "tokens")
+        decls = [t for t in self.program.tensors if t.role is Role.WEIGHT]
+        shapes = tuple((sizes(t.shape, envs[0]), sizes(t.stored, envs[0])) for t in decls)
         positions = max(positions_of(self.program, env) for env in envs)
-        key = (cell.tp, cell.seed, sizes, positions, case.weights)
+        key = (cell.tp, cell.seed, shapes, positions, case.weights)
         if self._weights is None or self._weights[0] != key:
             self._weights = None  # let go of the old ones first
             self._weights = (key, Weights(self.program, envs[0], cell.tp, cell.seed, positions))
@@ -132,13 +138,14 @@ class Verifier:
 
     def _step(self, result: CellResult, entry: Entry, session: Session, step: Step) -> StepFindings:
         weights = session.weights
-        whole, picked = self._whole(entry, step, weights)
+        seed = 1000 * result.cell.seed + len(result.steps)
+        ends = _aside(run_ends, self.program, entry, step.build, step.inputs, weights, seed)
         begin = time.monotonic()
         raw = session.step(step)
         result.simulated += time.monotonic() - begin
         result.bits.append(raw.bits)
-        result.picked.append(picked)
-        return self._judge(result.cell, entry, step, whole, raw, weights)
+        result.picked.append({e for p in ends.picks.values() for e in p.ids.flatten().tolist()})
+        return self._judge(result.cell, entry, step, ends, raw, weights)
 
     def _again(self, result: CellResult, entry: Entry, cell: Cell) -> None:
         """The same steps under another schedule."""
@@ -150,37 +157,20 @@ class Verifier:
                 unlike = [n for n, b in bits.items() if b != result.bits[k][n]]
                 result.unlike += [f"order {cell.order}: step {k} {n}" for n in unlike]
 
-    def _whole(self, entry: Entry, step: Step, weights: Weights) -> tuple[dict[str, Tensor], set[int]]:
-        """The reference's own way through a step: outputs and picks; the experts, which get numbers as they are
-        picked."""
-        routes: set[str] = set()
-        picked: set[int] = set()
-
-        def materialise(name: str, statement: Statement, both: Both) -> None:
-            if isinstance(statement, OpStatement) and statement.op == "route" and name == statement.results[0]:
-                picked.update(both.stated[0].flatten().tolist())
-                weights.materialise(picked)
-                routes.add(name)
-
-        trace = self._reference(entry, step, weights, materialise)
-        return {n: trace.values[n].stated[0] for n in (*entry.outputs, *routes)}, picked
-
     def _given(self, step: Step, weights: Weights) -> list[dict[str, Tensor]]:
         return [{**w, **i} for w, i in zip(weights.tensors, step.inputs.tensors, strict=True)]
 
     def _reference(self, entry: Entry, step: Step, weights: Weights, observer: Observer) -> Trace:
         reference = Reference(self.program, step.build)
         given = self._given(step, weights)
-        # In a thread of its own: in this one a simulation watches every call of torch.
-        with ThreadPoolExecutor(1) as aside:
-            return aside.submit(reference.run, entry, given, lambda _: step.inputs.selected, observer).result()
+        return _aside(reference.run, entry, given, lambda _: step.inputs.selected, observer)
 
     def _judge(
         self,
         cell: Cell,
         entry: Entry,
         step: Step,
-        whole: Mapping[str, Tensor],
+        ends: Ends,
         raw: StepResult,
         weights: Weights,
     ) -> StepFindings:
@@ -192,13 +182,10 @@ class Verifier:
         check = StageCheck(self.program, seen, caches, env)
         self._reference(entry, step, weights, check)
         found.stages = check.findings
-        alike = _same_routes(entry, seen, whole)
-        for name in entry.outputs:
-            stated = whole[name]
-            value = raw.outputs[0][name].float().reshape(stated.shape)
-            rows = torch.ones(len(stated), dtype=torch.bool) if alike is None else alike
-            found.ends[name] = compare(value[rows], stated[rows], stated[rows].double(), END_TO_END)
-        found.rerouted = 0 if alike is None else int((~alike).sum())
+        picked = {n: seen[n].ranks[0] for n in ends.picks if n in seen}
+        other = reroutes(picked, ends, step.build["tokens"])
+        found.rerouted, found.unexplained = int(other.tokens.sum()), other.unexplained
+        found.ends = compare_ends(self.program, entry, raw.outputs[0], ends, other.tokens)
         return found
 
     def _replicated(self, name: str) -> bool:
@@ -226,16 +213,10 @@ class Verifier:
         return seen, {n: [c[n] for c in raw.caches] for n in raw.caches[0]}
 
 
-def _same_routes(entry: Entry, seen: Mapping[str, Seen], whole: Mapping[str, Tensor]) -> Tensor | None:
-    """Which tokens the kernel and the reference gave the same experts; None without routing."""
-    found: Tensor | None = None
-    for la in entry.launches:
-        for s in la.statements:
-            if isinstance(s, OpStatement) and s.op == "route" and s.results[0] in seen and s.results[0] in whole:
-                kernel, reference = seen[s.results[0]].ranks[0], whole[s.results[0]]
-                same = (kernel.sort(dim=1).values == reference.sort(dim=1).values).all(dim=1)
-                found = same if found is None else found & same
-    return found
+def _aside(call: Callable[Taken, Found], *arguments: Taken.args, **options: Taken.kwargs) -> Found:
+    """A call in a thread of its own: in this one a simulation watches every call of torch."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(call, *arguments, **options).result()
 
 
 def _leaves(entry: Entry, name: str, env: Mapping[str, object], launch: str) -> bool:
