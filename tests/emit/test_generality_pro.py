@@ -1,32 +1,23 @@
-"""Variations of V4-Pro by spec edits alone: they compile, are proved, and their launches fit the target."""
+"""Variations of V4-Pro by spec edits alone: they compile, are proved, and their launches fit the target. Those with
+small sizes run in tests/verify/test_verify_variants.py."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from variants import edited_spec
+import pytest
+from variants import OTHER_PRO, edited_spec
 
 from monoc.build.package import EmittedPackage
 from monoc.compiler import compile_spec
 from monoc.emit.files import write_package
 
 PRO = "dsv4_pro.yaml"
-# Hidden 4096, 64 heads, 8 output groups, tp 4 and 8, top 512, 8 experts a token, two hops from 8 rows.
-SMALLER = (
-    (PRO, "hidden: 7168", "hidden: 4096"),
-    (PRO, "heads: 128 / tp", "heads: 64 / tp"),
-    (PRO, "groups: 16 / tp", "groups: 8 / tp"),
-    (PRO, "  tp: 8\n", "  tp: [4, 8]\n"),
-    (PRO, "picks: 1024}", "picks: 512}"),
-    (PRO, "topk: 6", "topk: 8"),
-    (PRO, "two_hop: tokens >= 42", "two_hop: tokens >= 8"),
-)
-# What the model's docking says of its deployment does not hold for another layer.
-UNDOCKED = ((PRO, "docking: docking/dsv4_pro.yaml\n", ""),)
+UNDOCKED = OTHER_PRO[-1]
 
 
 def package(folder: Path, *edits: tuple[str, str, str]) -> EmittedPackage:
-    made = compile_spec(str(edited_spec(folder / "specs", PRO, (*edits, *UNDOCKED))))
+    made = compile_spec(str(edited_spec(folder / "specs", PRO, edits)))
     assert not made.proof.failures
     write_package(folder / "layer", made.files)
     return EmittedPackage.load(folder / "layer")
@@ -41,17 +32,33 @@ def check_fits(layer: EmittedPackage, launch: str, **fixed: int) -> None:
     assert resources.lds_bytes <= 160 * 1024
 
 
-def test_another_layer(tmp_path: Path) -> None:
-    layer = package(tmp_path, *SMALLER)
-    check_fits(layer, "k2", tokens=16, tp=4, ratio=4, hash_route=0)
-    check_fits(layer, "k2", tokens=8, tp=8, ratio=128, picks=128, hash_route=1)
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> EmittedPackage:
+    return package(tmp_path_factory.mktemp("other_pro"), *OTHER_PRO)
+
+
+@pytest.mark.parametrize(
+    ("launch", "build"),
+    [
+        ("k1", {"tokens": 1, "tp": 4, "ratio": 4}),
+        ("k2", {"tokens": 1, "tp": 4, "ratio": 4, "hash_route": 0}),
+        ("k2", {"tokens": 16, "tp": 4, "ratio": 4, "hash_route": 0}),
+        ("k1", {"tokens": 8, "tp": 8, "ratio": 128, "picks": 128}),
+        ("k2", {"tokens": 8, "tp": 8, "ratio": 128, "picks": 128, "hash_route": 1}),
+    ],
+    ids=lambda v: v if isinstance(v, str) else "-".join(f"{n}{x}" for n, x in v.items()),
+)
+def test_another_layer(other: EmittedPackage, launch: str, build: dict[str, int]) -> None:
+    check_fits(other, launch, **build)
 
 
 def test_a_smaller_grid(tmp_path: Path) -> None:
-    check_fits(package(tmp_path, (PRO, "ctas: 256", "ctas: 240")), "k1", tokens=16, fold=1)
+    layer = package(tmp_path, (PRO, "ctas: 256", "ctas: 240"), UNDOCKED)
+    check_fits(layer, "k1", tokens=16, fold=1)
+    check_fits(layer, "k2", tokens=1, fold=1, ratio=4, hash_route=0)
 
 
 def test_a_grid_the_target_cannot_hold(tmp_path: Path) -> None:
-    edits = ((PRO, "ctas: 256", "ctas: 304"), *UNDOCKED)
+    edits = ((PRO, "ctas: 256", "ctas: 304"), UNDOCKED)
     (failure,) = compile_spec(str(edited_spec(tmp_path / "specs", PRO, edits))).proof.failures
     assert "cannot be resident on 256 compute units: give the spec's target at most 256 ctas" in failure.message

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["OTHER_LAYER", "SPECS", "edited_spec"]
+__all__ = ["OTHER_LAYER", "OTHER_PRO", "OTHER_TINY_PRO", "SPECS", "edited_spec"]
 
 SPECS = Path(__file__).parents[2] / "layer_specs"
 PARTS = ("programs", "docking")  # what specs include, by folder
@@ -21,6 +21,35 @@ OTHER_LAYER: tuple[tuple[str, str, str], ...] = (
     ("dsv41.yaml", "  ln2: 0.6931471805599453\n", ""),
     (PROGRAM, "fn score_of(logit) = sqrt(softplus(logit))", "fn score_of(logit) = sigmoid(logit)"),
     (PROGRAM, "fn softplus(x) = select(x > 20, x, log2(1 + exp2(x * log2e)) * ln2)\n", ""),
+)
+
+
+# Of V4-Pro: hidden 4096, 64 heads, 8 output groups, tp 4 and 8, top 512, 8 experts a token, two hops from 8 rows. What
+# the model's docking says of its deployment does not hold for another layer.
+OTHER_PRO: tuple[tuple[str, str, str], ...] = (
+    ("dsv4_pro.yaml", "hidden: 7168", "hidden: 4096"),
+    ("dsv4_pro.yaml", "heads: 128 / tp", "heads: 64 / tp"),
+    ("dsv4_pro.yaml", "groups: 16 / tp", "groups: 8 / tp"),
+    ("dsv4_pro.yaml", "  tp: 8\n", "  tp: [4, 8]\n"),
+    ("dsv4_pro.yaml", "picks: 1024}", "picks: 512}"),
+    ("dsv4_pro.yaml", "topk: 6", "topk: 8"),
+    ("dsv4_pro.yaml", "two_hop: tokens >= 42", "two_hop: tokens >= 8"),
+    ("dsv4_pro.yaml", "docking: docking/dsv4_pro.yaml\n", ""),
+)
+
+# The same with small sizes, on a grid of 7 CTAs, which divides nothing.
+OTHER_TINY_PRO: tuple[tuple[str, str, str], ...] = (
+    ("tiny_pro.yaml", "ctas: 8,", "ctas: 7,"),
+    ("tiny_pro.yaml", "hidden: 256", "hidden: 512"),
+    ("tiny_pro.yaml", "heads: 16 / tp", "heads: 32 / tp"),
+    ("tiny_pro.yaml", "groups: 4 / tp", "groups: 8 / tp"),
+    ("tiny_pro.yaml", "  inter: 384 / tp", "  inter: 512 / tp"),
+    ("tiny_pro.yaml", "shared_inter: 384 / tp", "shared_inter: 512 / tp"),
+    ("tiny_pro.yaml", "  tp: [1, 2, 4]\n", "  tp: [4, 8]\n"),
+    ("tiny_pro.yaml", "picks: 64}", "picks: 32}"),
+    ("tiny_pro.yaml", "  topk: 4\n", "  topk: 8\n"),
+    ("tiny_pro.yaml", "two_hop: tokens >= 12", "two_hop: tokens >= 8"),
+    ("tiny_pro.yaml", "docking: docking/dsv4_pro.yaml\n", ""),
 )
 
 
