@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Annotated, Any
 
-import torch
 import typer
 from rich.console import Console
 from rich.progress import Progress
@@ -16,10 +15,11 @@ from monoc.diagnostics import ExitCode
 from monoc.spec.load import load_program
 from monoc.spec.program import Program
 from monoc.verify.cells import Cell, Kind, kinds, mixes, step_widths
-from monoc.verify.drive import Driver
 from monoc.verify.inputs.cases import CASES
+from monoc.verify.pool import run_cells
 from monoc.verify.report import as_json, explain, summary_table
-from monoc.verify.verify import CellResult, Verifier
+from monoc.verify.saved import Key, SavedReport, key_of, package_digest
+from monoc.verify.verify import CellResult
 
 __all__ = ["register"]
 
@@ -83,7 +83,9 @@ def register(app: typer.Typer) -> None:
         orders: Annotated[int, typer.Option(min=1, help="Schedules of the CTAs that must leave the same bits.")] = 1,
         mix: Annotated[bool, typer.Option("--mix", help="Kinds take turns in the steps of one cell.")] = False,
         barriers: Annotated[bool, typer.Option("--barriers", help="The all-barrier form.")] = False,
-        save: Annotated[Path | None, typer.Option(help="Where to save the report (JSON).")] = None,
+        jobs: Annotated[int, typer.Option(min=1, help="Processes that share the cells.")] = 1,
+        save: Annotated[Path | None, typer.Option(help="Where to save the report (JSON), after every cell.")] = None,
+        resume: Annotated[bool, typer.Option("--resume", help="Leave out what the saved report has as good.")] = False,
         json_: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
     ) -> None:
         """Run an emitted package on the simulator through its own runner and hold it against the spec's reference."""
@@ -95,52 +97,66 @@ def register(app: typer.Typer) -> None:
             _fail(str(error))
         if package.spec_hash != program.digest[:16]:
             _fail(f"{folder} was not compiled from {spec} as it is now; run `monoc compile {spec}` first")
-        torch.set_num_threads(1)  # the reference's operations are small: threads would only meet each other
-        with Driver(program, package) as driver:
-            known = {k.name: k for k in kinds(program, driver.runner_class)}
-            chosen = _chosen(kind, known, "--kind")
-            ranks = next(p.values for p in program.space.params if p.name == "tp")
-            cells = [
-                c
-                for name in ([*CASES] if case == "all" else _chosen(case, {n: n for n in CASES}, "--case"))
-                for c in _cells(
-                    program,
-                    mixes(program, chosen) if mix else [(k,) for k in chosen],
-                    _numbers(tokens, "--tokens"),
-                    ranks if tp is None else _numbers(tp, "--tp"),
-                    steps,
-                    seed=seed,
-                    barriers=barriers,
-                    case=name,
-                )
-            ]
-            if not cells:
-                _fail(f"{spec}: no build has tokens {tokens}{f' and tp {tp}' if tp else ''}")
-            results = _run(driver, cells, orders, quiet=json_)
-        report = {"good": all(r.good for r in results), "spec": spec, "cells": as_json(results)}
-        if save is not None:
-            save.write_text(json.dumps(report, indent=1) + "\n")
+        known = {k.name: k for k in kinds(program, getattr(package.part("runner"), program.runner.class_name))}
+        chosen = _chosen(kind, known, "--kind")
+        ranks = next(p.values for p in program.space.params if p.name == "tp")
+        cells = [
+            c
+            for name in ([*CASES] if case == "all" else _chosen(case, {n: n for n in CASES}, "--case"))
+            for c in _cells(
+                program,
+                mixes(program, chosen) if mix else [(k,) for k in chosen],
+                _numbers(tokens, "--tokens"),
+                ranks if tp is None else _numbers(tp, "--tp"),
+                steps,
+                seed=seed,
+                barriers=barriers,
+                case=name,
+            )
+        ]
+        if not cells:
+            _fail(f"{spec}: no build has tokens {tokens}{f' and tp {tp}' if tp else ''}")
+        report = SavedReport(spec, package_digest(folder), save)
+        try:
+            saved = report.resume() if resume else {}
+        except ValueError as error:
+            _fail(str(error))
+        results = _run(spec, folder, cells, orders, jobs, report, saved, quiet=json_)
         if json_:
-            typer.echo(json.dumps(report, indent=2))
+            typer.echo(json.dumps(report.whole(), indent=2))
         else:
             entries = {c.kind.entry for c in cells}
             outputs = dict.fromkeys(o for e in program.entries if e.name in entries for o in e.outputs)
-            Console(width=160).print(summary_table(results, outputs))
+            Console(width=160).print(summary_table(report.cells, outputs))
             for result in results:
                 for line in explain(result):
                     typer.echo(line)
-            bad = sum(not r.good for r in results)
-            typer.echo(f"{len(results)} cells: {bad or 'none'} bad")
-        if not report["good"]:
+            bad = sum(not c["good"] for c in report.cells)
+            typer.echo(f"{len(report.cells)} cells: {bad or 'none'} bad")
+            if len(report.cells) > len(results):
+                typer.echo(f"{len(report.cells) - len(results)} of them were good in {save} already")
+        if not report.whole()["good"]:
             raise typer.Exit(ExitCode.FOUND)
 
 
-def _run(driver: Driver, cells: list[Cell], orders: int, quiet: bool) -> list[CellResult]:
-    verifier, results = Verifier(driver), []
+def _run(
+    spec: str,
+    folder: Path,
+    cells: list[Cell],
+    orders: int,
+    jobs: int,
+    report: SavedReport,
+    saved: dict[Key, dict[str, Any]],
+    quiet: bool,
+) -> list[CellResult]:
+    """Runs what ``saved`` does not have, and puts all into the report."""
+    left = [c for c in cells if key_of(c, orders) not in saved]
+    report.cells = [saved[k] for k in (key_of(c, orders) for c in cells) if k in saved]
+    results = []
     with Progress(console=Console(stderr=True), transient=True, disable=quiet) as bar:
-        task = bar.add_task("verifying", total=len(cells))
-        for cell in cells:
-            bar.update(task, description=cell.name)
-            results.append(verifier.run(cell, orders))
+        task = bar.add_task("verifying", total=len(cells), completed=len(report.cells))
+        for result in run_cells(spec, folder, left, orders, jobs, lambda c: bar.update(task, description=c.name)):
+            results.append(result)
+            report.add(as_json([result])[0])
             bar.advance(task)
     return results

@@ -2,36 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
 from rich.table import Table
 
 from monoc.verify.stages import Finding
-from monoc.verify.verify import CellResult, StepFindings
+from monoc.verify.verify import CellResult
 
 __all__ = ["as_json", "explain", "summary_table"]
 
 
-def worst(steps: Iterable[StepFindings], value: str) -> float:
-    """The largest relative error of ``value`` against the exact numbers, over steps and ranks."""
-    return max((f.difference.relative for s in steps for f in s.stages if f.value == value), default=0.0)
-
-
-def summary_table(results: Iterable[CellResult], outputs: Iterable[str]) -> Table:
-    """A row a cell: its verdict and the error of every output, on the kernel's own inputs, against the exact mode."""
+def summary_table(cells: Iterable[Mapping[str, Any]], outputs: Iterable[str]) -> Table:
+    """A row a cell of :func:`as_json`: its verdict; of every output the error on the kernel's own inputs against the
+    exact mode; of the outputs end to end the largest error and how much of what is allowed that is."""
     table = Table(box=None)
     names = list(outputs)
-    for heading in ("cell", "", *names, "million wave-instructions", "peak GB", "seconds"):
-        table.add_column(heading, no_wrap=heading == "cell", justify="left" if heading in ("cell", "") else "right")
-    for r in results:
-        errors = [f"{worst(r.steps, n):.1e}" if r.steps else "" for n in names]
-        count = f"{r.instructions / 1e6:.1f}"
-        table.add_row(
-            r.cell.name, "good" if r.good else "BAD", *errors, count, f"{r.peak_bytes / 1e9:.1f}", f"{r.seconds:.1f}"
-        )
+    left = ("cell", "")
+    for heading in (*left, *names, "end to end", "of limit", "million wave-instructions", "peak GB", "seconds"):
+        table.add_column(heading, no_wrap=heading == "cell", justify="left" if heading in left else "right")
+    for c in cells:
+        steps = c["steps"]
+        errors = [f"{_worst(steps, n):.1e}" if steps else "" for n in names]
+        ends = [e for s in steps for e in s["end_to_end"].values()]
+        errors.append(f"{max((e['error'] for e in ends), default=0.0):.1e}")
+        errors.append(f"{max((e['error'] / e['limit'] for e in ends), default=0.0):.0%}")
+        count, peak = f"{c['wave_instructions'] / 1e6:.1f}", f"{c['peak_bytes'] / 1e9:.1f}"
+        seconds = f"{c['seconds']['all']:.1f}"
+        table.add_row(c["cell"], "good" if c["good"] else "BAD", *errors, count, peak, seconds)
     return table
+
+
+def _worst(steps: Iterable[Mapping[str, Any]], value: str) -> float:
+    """The largest relative error of ``value`` against the exact numbers, over steps and ranks."""
+    return max((v["relative_error"] for s in steps for v in s["values"] if v["value"] == value), default=0.0)
 
 
 def explain(result: CellResult) -> list[str]:
@@ -86,6 +91,7 @@ def _cell(r: CellResult) -> dict[str, Any]:
         "seed": r.cell.seed,
         "case": r.cell.case,
         "barriers": r.cell.barriers,
+        "orders": r.orders,
         "good": r.good,
         "error": r.error,
         "unlike": r.unlike,

@@ -72,6 +72,7 @@ class CellResult:
     cell: Cell
     steps: list[StepFindings] = field(default_factory=list)
     error: str = ""
+    orders: int = 1  # schedules of the CTAs that were run
     unlike: list[str] = field(default_factory=list)  # what had other bits under another schedule
     simulated: float = 0.0
     seconds: float = 0.0
@@ -97,7 +98,7 @@ class Verifier:
         """One cell; its steps again under ``orders`` - 1 other schedules, which must leave the same bits."""
         start = time.monotonic()
         forget_peak()
-        result = CellResult(cell)
+        result = CellResult(cell, orders=orders)
         entry = next(e for e in self.program.entries if e.name == cell.kind.entry)
         weights = self._weights_of(cell)
         try:

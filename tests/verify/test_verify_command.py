@@ -1,5 +1,6 @@
 """``monoc verify`` from the outside."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -7,6 +8,8 @@ import torch
 from typer.testing import CliRunner
 
 from monoc.cli import make_app
+from monoc.verify.cells import Cell, Kind
+from monoc.verify.pool import run_cells
 
 SPEC = str(Path(__file__).parents[2] / "layer_specs" / "tiny.yaml")
 
@@ -32,6 +35,43 @@ def test_a_report_is_printed_and_saved(folder: Path, tmp_path: Path) -> None:
     assert (cell["kind"], cell["widths"], cell["tp"]) == ("ffn", [2], 1)
     values = {v["value"] for v in cell["steps"][0]["values"]}
     assert {"residual_out", "out", "comb_out"} <= values
+
+
+def test_a_run_is_taken_up_again(folder: Path, tmp_path: Path) -> None:
+    saved = tmp_path / "report.json"
+    options = ["--tp", "1", "--kind", "ffn", "--steps", "1", "--out", str(folder), "--save", str(saved), "--resume"]
+    code, text = invoke(*options, "--tokens", "2")
+    assert code == 0, text
+    assert "were good" not in text
+    report = json.loads(saved.read_text())
+    report["cells"][0]["wave_instructions"] = -1  # a mark: not run again
+    saved.write_text(json.dumps(report))
+    code, text = invoke(*options, "--tokens", "2,3", "--jobs", "2")
+    assert code == 0, text
+    assert "1 of them were good" in text
+    first, second = json.loads(saved.read_text())["cells"]
+    assert (first["widths"], first["wave_instructions"]) == ([2], -1)
+    assert (second["widths"], second["good"]) == ([3], True)
+    saved.write_text(saved.read_text().replace(report["package"], "0" * 16))
+    code, text = invoke(*options, "--tokens", "2")
+    assert "were good" not in text, "of another package"
+    saved.write_text("[]")
+    code, text = invoke(*options, "--tokens", "2")
+    assert code == 2
+    assert "is no report" in text
+
+
+def test_processes_share_the_cells_and_one_that_dies_is_told(folder: Path, kind_of: dict[str, Kind]) -> None:
+    cells = [Cell(kind_of[k], (2,), tp) for k, tp in (("ffn", 1), ("ffn", 2), ("ffn-draft", 1))]
+    begun: list[Cell] = []
+    good = list(run_cells(SPEC, folder, cells, 1, 2, begun.append))
+    assert begun == cells
+    assert sorted(r.cell.name for r in good) == sorted(c.name for c in cells)
+    assert all(r.good and r.steps for r in good)
+    odd = dataclasses.replace(cells[0], widths=(99,))  # no such build: what runs it ends
+    found = {r.cell.name: r for r in run_cells(SPEC, folder, [odd, *cells[1:]], 1, 2, begun.append)}
+    assert "ended (exit code 1)" in found[odd.name].error
+    assert all(r.good for n, r in found.items() if n != odd.name)
 
 
 def test_bad_usage_says_what_there_is(folder: Path, tmp_path: Path) -> None:
