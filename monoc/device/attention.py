@@ -23,12 +23,17 @@ from monoc.device.mfma import mfma_bf16, zero_tile
 from monoc.device.numeric import bf16_pack, exp2, power_of_two
 from monoc.device.permute import transpose_halves
 
-__all__ = ["BLOCK", "HEAD_TILE", "KEY_TILE", "LEAST", "AttentionSplit", "KeyCache", "KeyRecord", "key_record"]
+__all__ = [
+    "BLOCK", "COMPRESSED", "HEAD_TILE", "KEY_TILE", "LEAST", "NO_SLOT", "AttentionSplit", "KeyCache", "KeyRecord",
+    "key_record",
+]  # fmt: skip
 
 LEAST = -3.4028234663852886e38  # the score of no key: the least finite fp32
 HEAD_TILE = 16  # heads of an MFMA
 KEY_TILE = 16  # keys of an MFMA
 BLOCK = 64  # values under one E8M0 code of a record, and of a wave's share of the output
+NO_SLOT = -1  # a key table entry: no key
+COMPRESSED = -(2**31)  # bit 31 of a key table entry: the slot is one of the compressed cache, not the window's
 CODE_BYTES = 8  # a record's codes and their pad
 
 
@@ -59,13 +64,13 @@ def _pick(which: Any, a: KeyCache, b: KeyCache) -> KeyCache:
 def key_record(
     lane: Any, entry: Any, live: Any, window: KeyCache, compressed: KeyCache | None, head: int, rope: int
 ) -> Any:
-    """The record of key table entry ``entry``: a slot of ``window``, or of ``compressed`` if bit 31 is set.
+    """The record of key table entry ``entry``: a slot of ``window``, or of ``compressed`` if :data:`COMPRESSED` is set.
 
     Where ``live`` does not hold, slot 0 of the window is read (it exists) and every word is zero: a zero row's
     products are 0.
     """
     cache = window if compressed is None else _pick(live & (entry < 0), compressed, window)
-    slot = fx.Uint32(live.select(entry & 0x7FFFFFFF, fx.Int32(0)))
+    slot = fx.Uint32(live.select(entry & ~COMPRESSED, fx.Int32(0)))
     block = slot // fx.Uint32(cache.block)
     inside = fx.Int32(slot - block * fx.Uint32(cache.block))
     page = cache.base + fx.Int64(block) * cache.stride

@@ -15,9 +15,7 @@ from monoc.device.mxrows import MX_GROUP, MxRows, mx_words
 from monoc.device.numeric import bf16_high, bf16_low, bf16_round, exp2, power_of_two_inverse
 from monoc.device.rope import unrotate
 
-__all__ = ["LOG2E", "HeadLanes", "merge_chunks", "put_head"]
-
-LOG2E = 1.4426950408889634
+__all__ = ["HeadLanes", "merge_chunks", "put_head"]
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,14 @@ from flydsl.expr import math as fmath
 from monoc.device.intrinsics import amdgcn_f32, cvt_fp8_pair
 
 __all__ = [
-    "E4M3_MAX", "bf16_high", "bf16_low", "bf16_pack", "bf16_round", "clamp_e4m3", "div_by", "e4m3_pack", "exp",
-    "exp2", "fma", "log2", "mx_code", "mx_code_floor", "power_of_two", "power_of_two_inverse", "rcp", "rsq",
-    "scale_code", "sqrt",
+    "E4M3_MAX", "LN2", "LOG2E", "bf16_high", "bf16_low", "bf16_pack", "bf16_round", "clamp_e4m3", "div_by",
+    "e4m3_pack", "exp", "exp2", "fma", "log2", "mx_code", "mx_code_floor", "power_of_two", "power_of_two_inverse",
+    "rcp", "rsq", "scale_code", "sqrt",
 ]  # fmt: skip
 
 E4M3_MAX = 448.0
+LOG2E = 1.4426950408889634  # the base-2 logarithm of e
+LN2 = 0.6931471805599453  # the natural logarithm of 2
 SMALLEST_NORMAL = 2.0**-126
 
 

@@ -13,6 +13,7 @@ import jinja2
 
 from monoc.cache import writable_cache
 from monoc.emit.device import DeviceLibrary, names_in, parsed
+from monoc.emit.tidy import without_needless_parentheses
 from monoc.schedule.early import early_arguments, request_points
 from monoc.schedule.model import Launch, Schedule, Stage
 from monoc.skeletons.base import render_stage
@@ -146,4 +147,5 @@ def emit_launch(schedule: Schedule, launch: Launch, library: DeviceLibrary) -> L
         "device_names": tuple(sorted(device)),
         "any_lds": any(c.has_lds for c in calls),
     }
-    return LaunchSource(launch.name, environment().get_template("launch.py.j2").render(context), device)
+    text = environment().get_template("launch.py.j2").render(context)
+    return LaunchSource(launch.name, without_needless_parentheses(text), device)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import math
 import struct
+from collections import Counter
+from dataclasses import fields, replace
+from itertools import chain
+from itertools import count as numbers
 
 from monoc.expr.ir import (
     Access,
@@ -21,10 +25,11 @@ from monoc.expr.ir import (
     Select,
     Unary,
     UnaryOp,
+    walk,
 )  # fmt: skip
 from monoc.expr.slot import Slot
 
-__all__ = ["flydsl_expression", "flydsl_slot"]
+__all__ = ["WORDS", "flydsl_expression", "flydsl_slot"]
 
 _UNARY = {
     UnaryOp.EXP2: "exp2",
@@ -45,14 +50,29 @@ _COMPARE = {
 }
 
 
+# Every name the text of a slot may use that is not its own.
+WORDS = frozenset({*_UNARY.values(), "abs", "bf16_round", "constant_f32", "float", "fma", "fx", "LOG2E", "LN2"})
+
+
+def _single(value: float) -> float:
+    """``value`` rounded to fp32."""
+    return float(struct.unpack("f", struct.pack("f", value))[0])
+
+
+# Constants the device library has a name for (``monoc/device/numeric.py``).
+_NAMED = {_single(math.log2(math.e)): "LOG2E", _single(math.log(2)): "LN2"}
+
+
 def _constant(value: float) -> str:
-    """``value`` as the shortest decimal of its fp32 rounding."""
-    single: float = struct.unpack("f", struct.pack("f", value))[0]
+    """``value`` by its name, or as the shortest decimal of its fp32 rounding."""
+    single = _single(value)
+    if single in _NAMED:
+        return f"constant_f32({_NAMED[single]})"
     if math.isinf(single) or math.isnan(single):
         return f'constant_f32(float("{single}"))'
     for digits in range(1, 18):
         text = f"{single:.{digits}g}"
-        if struct.unpack("f", struct.pack("f", float(text)))[0] == single:
+        if _single(float(text)) == single:
             return f"constant_f32({float(text)!r})"
     raise AssertionError(value)
 
@@ -110,9 +130,57 @@ def _text(expr: Expr) -> tuple[str, int]:
 
 
 def flydsl_slot(slot: Slot) -> str:
-    """The function of ``slot``: f32 parameters in order, one result or a tuple of them."""
+    """The function of ``slot``: f32 parameters in order, one result or a tuple of them.
+
+    What an expression says twice gets a name first.
+    """
     parameters = ", ".join(i.name for i in slot.inputs)
-    lines = [f"def {slot.name}({parameters}):", f'    """{"; ".join(slot.statements)}"""']
-    lines += [f"    {name} = {flydsl_expression(e)}" for name, e in slot.lets]
-    lines.append(f"    return {', '.join(flydsl_expression(e) for e in slot.results)}")
+    lines = [f"def {slot.name}({parameters}):", f'    """{_docstring(slot.statements)}"""']
+    shared = _Shared({i.name for i in slot.inputs} | {name for name, _ in slot.lets})
+    for name, expr in slot.lets:
+        lines += [f"    {n} = {text}" for n, text in shared.bound((expr,))]
+        lines.append(f"    {name} = {flydsl_expression(shared.named(expr))}")
+    lines += [f"    {n} = {text}" for n, text in shared.bound(slot.results)]
+    lines.append(f"    return {', '.join(flydsl_expression(shared.named(e)) for e in slot.results)}")
     return "\n".join(lines) + "\n"
+
+
+def _docstring(statements: tuple[str, ...]) -> str:
+    """What of the spec it computes: the last statement, through the ones before."""
+    *before, last = statements
+    return f"{last} of the spec{', through ' + ', '.join(before) if before else ''}."
+
+
+class _Shared:
+    """Names for the expressions that occur more than once. ``taken``: names in use."""
+
+    def __init__(self, taken: set[str]) -> None:
+        self.taken = taken
+        self.names: dict[Expr, str] = {}
+
+    def bound(self, exprs: tuple[Expr, ...]) -> list[tuple[str, str]]:
+        """The repeated expressions of ``exprs`` that have no name yet, inner ones first: (name, text)."""
+        count = Counter(node for e in exprs for node in walk(e) if not isinstance(node, Const | Local | Compare))
+        out: list[tuple[str, str]] = []
+        for node in sorted((n for n, times in count.items() if times > 1), key=lambda n: sum(1 for _ in walk(n))):
+            outer = [n for n, times in count.items() if n != node and times == count[node] and node in walk(n)]
+            if node in self.names or outer:  # said only inside a larger one as often
+                continue
+            text = flydsl_expression(self.named(node))
+            self.names[node] = self._new()
+            out.append((self.names[node], text))
+        return out
+
+    def _new(self) -> str:
+        names = chain(["part"], (f"part_{i}" for i in numbers(2)))
+        name = next(n for n in names if n not in self.taken)
+        self.taken.add(name)
+        return name
+
+    def named(self, expr: Expr) -> Expr:
+        """``expr`` with every expression that has a name replaced by it."""
+        if expr in self.names:
+            return Local(self.names[expr])
+        parts = {f.name: getattr(expr, f.name) for f in fields(expr)}
+        changed = {name: self.named(part) for name, part in parts.items() if isinstance(part, Expr)}
+        return replace(expr, **changed) if changed else expr  # type: ignore[arg-type]

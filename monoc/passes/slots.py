@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain, count
+from keyword import iskeyword
 
+from monoc.expr.flydsl import WORDS
 from monoc.expr.ir import (
     Access,
     Binary,
@@ -138,14 +141,9 @@ class SlotMaker:
         if access.tensor in self.maps:
             return self._let(access)
         if access not in self._inputs:
-            stem = identifier(access.tensor.rpartition(".")[2])
+            stem = _stem(access)
             taken = set(self._inputs.values()) | {n for n, _ in self._lets.values()}
-            number = sum(1 for name in taken if name.rstrip("0123456789") == stem)
-            name = stem if stem not in taken else f"{stem}{number}"
-            while name in taken:
-                number += 1
-                name = f"{stem}{number}"
-            self._inputs[access] = name
+            self._inputs[access] = _free(stem, taken)
         return Local(self._inputs[access])
 
     def _let(self, access: Access) -> Expr:
@@ -157,12 +155,9 @@ class SlotMaker:
             self._statements[statement.origin] = None
             if isinstance(expr, Local | Const):
                 return expr
-            stem = "v_" + identifier(access.tensor.rpartition(".")[2])
+            stem = _stem(access)
             taken = {n for n, _ in self._lets.values()} | set(self._inputs.values())
-            name = stem
-            while name in taken:
-                name = f"{stem}_{len(taken)}"
-            self._lets[key] = name, expr
+            self._lets[key] = _free(stem, taken), expr
         return Local(self._lets[key][0])
 
     def _unrolled(self, reduce: Reduce, where: Mapping[str, IndexTerm], value: str) -> Expr:
@@ -182,6 +177,18 @@ class SlotMaker:
             if reduce.rounding is not None:
                 total = Round(reduce.rounding, total)
         return total
+
+
+def _stem(access: Access) -> str:
+    """A name for an element: its value's, and the fixed ones of its indices."""
+    fixed = [str(index.value) for index in access.index if isinstance(index, IndexConst)]
+    return "_".join([identifier(access.tensor.rpartition(".")[2]), *fixed])
+
+
+def _free(stem: str, taken: set[str]) -> str:
+    """``stem``, or the first of ``stem_x2``, ``stem_x3``, ... that is neither taken nor a word of a slot's text."""
+    names = chain([stem], (f"{stem}_x{n}" for n in count(2)))
+    return next(name for name in names if name not in taken and name not in WORDS and not iskeyword(name))
 
 
 def _pairwise(terms: list[Expr]) -> Expr:

@@ -23,6 +23,7 @@ __all__ = [
     "constants",
     "formula",
     "of_self",
+    "of_task",
     "substitute",
 ]
 
@@ -113,6 +114,11 @@ def of_self(text: Formula) -> str:
     return _rename(text, "b", "self")
 
 
+def of_task(text: Formula | str) -> str:
+    """``text`` as a stage's code writes it: ``task`` for ``i``."""
+    return _rename(Formula(text), "i", "task")
+
+
 def add(*terms: Formula) -> Formula:
     """The sum of ``terms``, integers added up and zeros dropped."""
     number = sum(int(t) for t in terms if t.isdigit())
@@ -121,7 +127,7 @@ def add(*terms: Formula) -> Formula:
 
 
 class _Fold(ast.NodeTransformer):
-    """Arithmetic on numbers done, factors and divisors of 1 dropped."""
+    """Arithmetic on numbers done, factors and divisors of 1 dropped, ``2 * x // 2`` made ``x``, ``x // 2 // 2`` one."""
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         self.generic_visit(node)
@@ -130,6 +136,8 @@ class _Fold(ast.NodeTransformer):
             match node.op:
                 case ast.Add():
                     return ast.Constant(a + b)
+                case ast.Sub() if a >= b:
+                    return ast.Constant(a - b)
                 case ast.Mult():
                     return ast.Constant(a * b)
                 case ast.FloorDiv() if b:
@@ -140,6 +148,13 @@ class _Fold(ast.NodeTransformer):
             return node.left
         if a == 1 and isinstance(node.op, ast.Mult):
             return node.right
+        if b and isinstance(node.op, ast.FloorDiv) and isinstance(node.left, ast.BinOp):
+            inner = node.left
+            if isinstance(inner.op, ast.Mult) and _number(inner.left) == b:  # 2 * x // 2
+                return inner.right
+            divisor = _number(inner.right)
+            if isinstance(inner.op, ast.FloorDiv) and divisor:  # x // 2 // 2
+                return ast.BinOp(inner.left, ast.FloorDiv(), ast.Constant(divisor * b))
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.AST:

@@ -12,6 +12,7 @@ import jinja2
 from monoc.cache import writable_cache
 from monoc.expr.flydsl import flydsl_slot
 from monoc.expr.slot import Slot
+from monoc.schedule.formula import of_task
 
 if TYPE_CHECKING:
     from monoc.schedule.model import StageShape
@@ -52,7 +53,7 @@ class SkeletonParams(Protocol):
 @cache
 def _environment() -> jinja2.Environment:
     kept = writable_cache("templates")
-    return jinja2.Environment(
+    made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
         undefined=jinja2.StrictUndefined,
         bytecode_cache=None if kept is None else jinja2.FileSystemBytecodeCache(str(kept)),
@@ -61,6 +62,8 @@ def _environment() -> jinja2.Environment:
         keep_trailing_newline=True,
         autoescape=False,  # Python source; every name was validated as an identifier
     )
+    made.filters["of_task"] = of_task
+    return made
 
 
 def render_stage(params: SkeletonParams) -> str:

@@ -11,7 +11,13 @@ from monoc.skeletons.base import TensorArg
 from monoc.skeletons.picks import max_tiles, pick_members
 from monoc.skeletons.rank_reduce import owner_text
 
-__all__ = ["ExpertDownParams"]
+__all__ = ["ExpertDownParams", "down_row_tiles"]
+
+
+def down_row_tiles(inter: str, tiles: str, threads: str = "THREADS") -> str:
+    """16-row tiles a task, as a formula: two share their scales and the picks' rows, and fewer CTAs have a second task;
+    with more than 6 K steps and more tiles of picks than waves their weights alone would take over 200 registers."""
+    return f"2 if cdiv({inter}, 128) <= 6 or {tiles} <= {threads} // 64 else 1"
 
 
 @dataclass(frozen=True)
@@ -28,8 +34,9 @@ class ExpertDownParams:
     Slots: ``weigh(value, weight)``; ``add(total, value)`` for the second pick on; ``join(routed, shared)``.
     ``kept`` (a formula): the picks lie sorted in LDS already, because an expert_up stage of the same tokens, topk and
     experts ran on every CTA just before: both LDS structs begin with the same arrays.
-    Knob: ``row_tiles`` (1 or 2: 16-row tiles a task; "": 2 as long as the registers suffice; a wave holds the weights
+    Knob: ``row_tiles`` (1 or 2: 16-row tiles a task; "": :func:`down_row_tiles`; a wave holds the weights
     of two tiles of picks, ``row_tiles`` * 20 + 3 registers each at 640 columns).
+    ``tiles``: tiles of picks at most, a formula ("": :func:`~monoc.skeletons.picks.max_tiles`).
     ``two_hop``: the builds in which only the columns' owner gets them (:class:`~monoc.skeletons.rank_reduce.TwoHop`).
     """
 
@@ -51,6 +58,7 @@ class ExpertDownParams:
     shared: str = ""
     groups: str = "1"
     row_tiles: str = ""
+    tiles: str = ""
     copies: str = "1"
     kept: str = "False"
     shared_columns: str = "16"
@@ -70,11 +78,18 @@ class ExpertDownParams:
 
     @property
     def row_tiles_text(self) -> str:
-        """16-row tiles a task. Two share their scales and the picks' rows, and fewer CTAs have a second task; with more
-        than 6 K steps and more tiles of picks than waves their weights alone would take over 200 registers."""
-        tiles = max_tiles(self.tokens, self.topk, self.experts)
-        fits = f"cdiv({self.inter}, 128) <= 6 or {tiles} <= {self.threads} // 64"
-        return f"({self.row_tiles or f'2 if {fits} else 1'})"
+        """16-row tiles a task."""
+        return self.row_tiles or f"({down_row_tiles(self.inter, self.max_tiles, self.threads)})"
+
+    @property
+    def max_tiles(self) -> str:
+        """Tiles of picks at most."""
+        return self.tiles or max_tiles(self.tokens, self.topk, self.experts)
+
+    @property
+    def built_when(self) -> str:
+        """The builds in which this stage sorts the picks itself."""
+        return {"True": "False", "False": "True"}.get(self.kept, f"not ({self.kept})")
 
     @property
     def _shared_units(self) -> Units:
@@ -91,18 +106,17 @@ class ExpertDownParams:
 
     def describe(self) -> StageShape:
         tasks = formula(f"{self.hidden} // (16 * {self.row_tiles_text})")
-        tiles = max_tiles(self.tokens, self.topk, self.experts)
         parts = f"cdiv({self.inter} // 32, {self.groups})"
         columns = Units(formula(f"i * {self.row_tiles_text}", task=True), formula(self.row_tiles_text))
         return StageShape(
             tasks=tasks,
             lds=(
-                *pick_members(self.tokens, self.topk, self.experts),
+                *pick_members(self.tokens, self.topk, self.experts, self.max_tiles),
                 LdsMember("parts", "f32", formula(f"{self.row_tiles_text} * {self.tokens} * {self.topk} * 16")),
             ),
             reads=(
                 RegionRead(self.route, Units(formula("0"), formula(self.tokens))),
-                RegionRead(self.mid, Units(formula("0"), formula(f"{tiles} * {parts}"))),
+                RegionRead(self.mid, Units(formula("0"), formula(f"{self.max_tiles} * {parts}"))),
                 *((RegionRead(self.shared, self._shared_units),) if self.shared else ()),
             ),
             writes=(

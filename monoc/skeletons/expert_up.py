@@ -30,6 +30,7 @@ class ExpertUpParams:
     Knobs: ``groups`` (1, 2, 4: groups of 32 columns a unit; the waves split K ``waves / (2 * groups)`` ways), ``depth``
     (pairs of K steps a wave has in flight, 17 registers each; "": all it has of a unit up to 7, else 3, because pairs
     requested while others are multiplied take registers of their own).
+    ``tiles``: tiles of picks at most, a formula ("": :func:`~monoc.skeletons.picks.max_tiles`).
     ``hidden``: a multiple of 256.
     """
 
@@ -47,6 +48,7 @@ class ExpertUpParams:
     topk: str
     groups: str = "1"
     depth: str = ""
+    tiles: str = ""
     rule: str = "M"
     copies: str = "1"
     tokens: str = "b.tokens"
@@ -81,14 +83,15 @@ class ExpertUpParams:
         )
 
     def describe(self) -> StageShape:
-        units = f"({max_tiles(self.tokens, self.topk, self.experts)} * {self.parts})"
+        tiles = self.tiles or max_tiles(self.tokens, self.topk, self.experts)
+        units = f"({tiles} * {self.parts})"
         mine = f"max(0, cdiv({units} - i, {self.grid}))"
         row_words = f"(({mx_row_words(self.hidden)}) // 8 * 2 + 1) * 4"  # an odd number of 16-byte pieces
         everyone = Units(formula("0"), formula(self.tokens))
         return StageShape(
             tasks=formula(self.grid),
             lds=(
-                *pick_members(self.tokens, self.topk, self.experts),
+                *pick_members(self.tokens, self.topk, self.experts, tiles),
                 LdsMember("rows", "i32", formula(f"min({self.tokens}, 16) * {row_words}")),
                 LdsMember("sums", "f32", formula(f"{self.threads} * 8")),
             ),

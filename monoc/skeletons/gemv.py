@@ -133,13 +133,26 @@ class GemvParams:
     @property
     def outputs(self) -> str:
         """Outputs a token: the weight's rows, or half of them behind an activation."""
-        return f"({self.rows}) // 2" if self.activation else self.rows
+        return formula(f"({self.rows}) // 2" if self.activation else self.rows)
 
     @property
     def task_outputs(self) -> int | str:
         """Outputs a task."""
         each = 8 if self.activation else 16
-        return each * self.tiles if isinstance(self.tiles, int) else f"({each} * ({self.tiles}))"
+        return each * self.tiles if isinstance(self.tiles, int) else f"({each} * {self.tiles})"
+
+    @property
+    def first_text(self) -> str:
+        """A task's first output, as its docstring says it."""
+        return f"{self.task_outputs} * task".replace("(", "").replace(")", "")
+
+    @property
+    def task_text(self) -> str:
+        """What a task is, as its docstring says it."""
+        tiles = "a tile" if self.tiles == 1 else f"{self.tiles} tiles"
+        groups = "" if self.wave_groups == 1 else f", split over {self.wave_groups} groups of waves"
+        window = "" if self.parts == 1 else f" and one of {self.parts} parts of K"
+        return f"A task is {tiles} of 16 weight rows{groups}{window}."
 
     @property
     def row_tasks(self) -> str:
@@ -148,7 +161,7 @@ class GemvParams:
     @property
     def window(self) -> str:
         """Values of K a task contracts."""
-        return self.k if self.parts == 1 else f"({self.k}) // {self.parts}"
+        return formula(self.k if self.parts == 1 else f"({self.k}) // {self.parts}")
 
     @property
     def regions(self) -> tuple[str, ...]:

@@ -44,6 +44,13 @@ def index_text(term: IndexTerm, variables: Mapping[str, str]) -> str:
     raise TypeError(f"not an index: {term!r}")
 
 
+def _joined(outer: str, extent: str, inner: str) -> str:
+    """``outer * extent + inner``, where ``outer`` is 0 or 1 without the needless."""
+    if outer in ("", "0"):
+        return inner
+    return f"{extent if outer == '1' else f'{outer} * {extent}'} + {inner}"
+
+
 def slot_call(slot: Slot, operands: tuple[Operand, ...], variables: Mapping[str, str]) -> str:
     """The call of ``slot`` with every input found among ``operands``.
 
@@ -65,7 +72,6 @@ def slot_call(slot: Slot, operands: tuple[Operand, ...], variables: Mapping[str,
                 raise SlotOperandError(
                     f"slot {slot.name}: input {given.name} indexes {given.access.tensor} by unknown {error}"
                 ) from None
-            inner = f"({text})" if " " in text and index else text
-            index = f"{index} * {extent} + {inner}" if index else text
+            index = _joined(index, extent, text)
         arguments.append(f"{operand.variable}{f'[{index}]' if operand.axes else ''}{operand.element}")
     return f"{slot.name}({', '.join(arguments)})"

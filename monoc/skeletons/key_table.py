@@ -34,6 +34,11 @@ class Selection:
     paged: Formula = TRUE
     pitch: str = ""
 
+    @property
+    def paged_inside(self) -> Formula:
+        """Where ``paged`` holds, said inside the builds that have compressed keys at all."""
+        return TRUE if self.paged == f"{self.ratio} > 0" else self.paged
+
 
 @dataclass(frozen=True)
 class KeyTableParams:

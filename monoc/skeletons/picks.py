@@ -14,9 +14,9 @@ def max_tiles(tokens: str, topk: str, experts: str) -> str:
     return f"min({picks}, min({picks}, {experts}) + {picks} // 16)"
 
 
-def pick_members(tokens: str, topk: str, experts: str) -> tuple[LdsMember, ...]:
-    """The LDS arrays of a sorted pick table."""
-    picks, tiles = f"{tokens} * {topk}", max_tiles(tokens, topk, experts)
+def pick_members(tokens: str, topk: str, experts: str, tiles: str) -> tuple[LdsMember, ...]:
+    """The LDS arrays of a sorted pick table of at most ``tiles`` tiles."""
+    picks = f"{tokens} * {topk}"
     counts = {
         "ids": picks,
         "weights": picks,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from monoc.expr.ir import Access, ReduceOp
@@ -62,6 +62,11 @@ class TokenOutput:
     program: MatrixProgram | None = None
 
     @property
+    def label(self) -> str:
+        """What the stage's code calls it by."""
+        return self.argument or self.region
+
+    @property
     def count(self) -> str:
         return " * ".join(self.extents)
 
@@ -100,9 +105,10 @@ class TokenProgramParams:
         return tuple(dict.fromkeys([*(o.slot for o in self.outputs), *(s.slot for s in steps)]))
 
     def _variables(self, out: TokenOutput) -> dict[str, str]:
+        at = f"{out.label}_at"
         if len(out.index) == 1:
-            return {out.index[0]: "element"}
-        return {out.index[0]: f"(element // {out.extents[1]})", out.index[1]: f"(element % {out.extents[1]})"}
+            return {out.index[0]: at}
+        return {out.index[0]: f"({at} // {out.extents[1]})", out.index[1]: f"({at} % {out.extents[1]})"}
 
     def _flat(self, out: TokenOutput, access: Access, extents: tuple[str, ...], first: int) -> str:
         variables = self._variables(out)
@@ -127,7 +133,7 @@ class TokenProgramParams:
 
     def sums(self, out: TokenOutput) -> tuple[str, ...]:
         """The words of a token's summed partials the slot of ``out`` reads, each once."""
-        words = {self.squares_value: f"{self.part} - 2"}
+        words = {self.squares_value: "part - 2"}
         found = []
         for given in out.slot.inputs:
             if given.access is None:
@@ -139,14 +145,12 @@ class TokenProgramParams:
         return tuple(dict.fromkeys(found))
 
     def call(self, out: TokenOutput) -> str:
-        """The slot of ``out`` called on ``weight[..]`` and ``total[..]``, by :meth:`loads` and :meth:`sums`."""
+        """The slot of ``out`` on ``<label>_weights[..]`` and ``total[..]``, ordered as :meth:`loads` and :meth:`sums`."""
         loads, sums, arguments = self.loads(out), self.sums(out), []
         for given in out.slot.inputs:
-            single = TokenOutput(
-                Slot(out.slot.name, (given,), (), out.slot.results, ()), out.extents, out.index, out.argument
-            )
+            single = replace(out, slot=replace(out.slot, inputs=(given,)))
             if one := self.loads(single):
-                arguments.append(f"weight[{loads.index(one[0])}]")
+                arguments.append(f"{out.label}_weights[{loads.index(one[0])}]")
             elif some := self.sums(single):
                 arguments.append(f"total[{sums.index(some[0])}]")
             else:

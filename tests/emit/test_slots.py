@@ -53,13 +53,27 @@ def test_grouping_is_the_trees(expr: Expr, text: str) -> None:
 
 def test_constants_are_the_shortest_text_of_their_fp32() -> None:
     assert flydsl_expression(Const(1e-6)) == "constant_f32(1e-06)"
-    assert flydsl_expression(Const(1.4426950408889634)) == "constant_f32(1.442695)"
+    assert flydsl_expression(Const(1.4426950408889634)) == "constant_f32(LOG2E)"
+    assert flydsl_expression(Const(1.44)) == "constant_f32(1.44)"
     assert flydsl_expression(Const(-2.0)) == "constant_f32(-2.0)"
 
 
 def test_a_slot_is_a_function() -> None:
     slot = Slot("gate", (SlotInput("a"), SlotInput("b")), (("c", _bin(BinaryOp.MUL, A, B)),), (C,), ("seam.pre",))
-    assert flydsl_slot(slot) == 'def gate(a, b):\n    """seam.pre"""\n    c = a * b\n    return c\n'
+    assert flydsl_slot(slot) == 'def gate(a, b):\n    """seam.pre of the spec."""\n    c = a * b\n    return c\n'
+
+
+def test_what_is_said_twice_gets_a_name() -> None:
+    clamped = _bin(BinaryOp.MIN, A, Const(10.0))
+    ratio = _bin(BinaryOp.DIV, clamped, _bin(BinaryOp.ADD, Const(1.0), Unary(UnaryOp.EXP, Unary(UnaryOp.NEG, clamped))))
+    slot = Slot("gate", (SlotInput("a"), SlotInput("part")), (), (_bin(BinaryOp.MUL, ratio, ratio),), ("silu", "gate"))
+    assert flydsl_slot(slot) == (
+        "def gate(a, part):\n"
+        '    """gate of the spec, through silu."""\n'
+        "    part_2 = fx.min(a, constant_f32(10.0))\n"
+        "    part_3 = part_2 / (constant_f32(1.0) + exp(-part_2))\n"
+        "    return part_3 * part_3\n"
+    )
 
 
 def test_element_accesses_are_the_skeletons_business() -> None:

@@ -3,7 +3,8 @@
 Conventions of a skeleton the launch relies on:
 
 - ``params.describe()`` gives the regions: the function's region parameters are those read, then those written, each
-  once, in that order; its LDS struct is ``<stage>_lds(b)`` (rendered by ``templates/lds.j2``) if it has LDS members.
+  once, in that order; it takes its LDS struct, ``<stage>_lds(b)`` (rendered by ``templates/lds.j2``), if
+  it has LDS members.
 - ``params.arguments()`` gives the kernel arguments (:class:`TensorArg`) the function takes after its regions, in order.
 
 ``Form.BARRIER`` regions are published by the launch boundary here: a launch with one gets a kernel a stage.
@@ -262,10 +263,10 @@ class Bench:
             lines += [
                 f"    args = Args({self.names!r}).stage()",
                 '    tag = fx.Int32(args["tag"])',
-                f"    lds_{s.name} = shared.{s.name}.peek()" if s.shape.lds else f"    lds_{s.name} = None",
+                *([f"    lds_{s.name} = shared.{s.name}.peek()"] if s.shape.lds else []),
                 f"    for task in range(first_task(cta, {s.at}), {s.shape.tasks.replace('b.', 'B.')}, {self.grid}):",
                 f"        {s.name}(",
-                f"            cta, B, lds_{s.name},",
+                f"            cta, B, lds_{s.name}," if s.shape.lds else "            cta, B,",
                 *[f"            {self._region(r)}," for r in s.regions],
                 *[f'            args["{a.name}"],' for a in s.params.arguments()],
                 "            task,",

@@ -12,8 +12,9 @@ from monoc.expr.slot import Slot, SlotInput
 from monoc.graph.model import Operation
 from monoc.passes.fuser import Fuser
 from monoc.passes.knobs import EXPERT_DEPTH, ROUTE_COPIES, ROUTER_PARTS
-from monoc.skeletons.expert_down import ExpertDownParams
+from monoc.skeletons.expert_down import ExpertDownParams, down_row_tiles
 from monoc.skeletons.expert_up import ExpertUpParams
+from monoc.skeletons.picks import max_tiles
 from monoc.skeletons.route import RouteParams
 from monoc.skeletons.router import RouterParams
 from monoc.spec.buildexpr import BuildInt
@@ -94,6 +95,7 @@ def fuse_experts_up(f: Fuser, op: Operation) -> bool:
         topk=f.dim(ids, 1),
         groups=groups,
         depth=f.named("expert_depth", EXPERT_DEPTH),
+        tiles=_tiles(f, op),
         rule=str(f.attribute(quantise, "rule")),
         copies=ROUTE_COPIES,
     )
@@ -116,7 +118,7 @@ def fuse_experts_down(f: Fuser, op: Operation) -> bool:
     name, ids = f"{weight.name}_experts", f.operand(op, "ids")
     picked = next(v for v in total.reads if v != op.writes[0])
     shared = next((v for v in join.reads if v != total.writes[0]), "") if join is not None else ""
-    hidden = f.width_of(weight.shape[1].size, op)
+    hidden, inter = (f.width_of(extent.size, op) for extent in weight.shape[1:])
     assert weight.scale is not None
     params = ExpertDownParams(
         stage=name,
@@ -130,18 +132,27 @@ def fuse_experts_down(f: Fuser, op: Operation) -> bool:
         add=_add(name, total, expr.rounding),
         join=f.slot(f"{name}_join", join, order=(total.writes[0], shared)) if join else _join(name, total),
         hidden=hidden,
-        inter=f.width_of(weight.shape[2].size, op),
+        inter=inter,
         padded=f.width_of(weight.stored[2].size, op),
         experts=f.width_of(weight.shape[0].size, op),
         topk=f.dim(ids, 1),
         shared=f.held(shared, "rows").region if shared else "",
         shared_columns=f.held(shared, "rows").columns if shared else "16",
         groups=_groups(f),
+        row_tiles=f.named(f"{weight.name}_row_tiles", down_row_tiles(inter, _tiles(f, op))),
+        tiles=_tiles(f, op),
         copies=ROUTE_COPIES,
         two_hop=f.two_hop,
     )
     f.add(name, params, [op, total, *([join] if join else []), push])
     return True
+
+
+def _tiles(f: Fuser, op: Operation) -> str:
+    """Tiles of picks at most, by a name of the picks'."""
+    ids = f.operand(op, "ids")
+    experts = f.width_of(_expert_weight(f, op).shape[0].size, op)
+    return f.named(f"{f.short(ids)}_tiles", max_tiles("b.tokens", f.dim(ids, 1), experts))
 
 
 def _add(name: str, total: Operation, rounding: DType | None) -> Slot:

@@ -11,6 +11,7 @@ from monoc.expr.slot import Slot, SlotInput
 from monoc.graph.model import Operation
 from monoc.passes.fuser import Fuser
 from monoc.passes.patterns import squared
+from monoc.schedule.formula import formula
 from monoc.skeletons.row_slice import RowSliceParams
 from monoc.skeletons.token_program import MatrixProgram, MatrixStep, TokenOutput, TokenProgramParams, TokenWeight
 
@@ -100,5 +101,5 @@ def _sinkhorn(f: Fuser, op: Operation, label: str) -> MatrixProgram:
     return MatrixProgram(
         first=(MatrixStep(exp, "row", ReduceOp.MAX), MatrixStep(first, "row"), MatrixStep(next_, "column")),
         loop=(MatrixStep(next_, "row"), MatrixStep(next_, "column")),
-        iterations=f"{f.size(op, iterations)} - 1",
+        iterations=formula(f"{f.size(op, iterations)} - 1"),
     )
