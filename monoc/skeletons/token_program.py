@@ -145,7 +145,7 @@ class TokenProgramParams:
         return tuple(dict.fromkeys(found))
 
     def call(self, out: TokenOutput) -> str:
-        """The slot of ``out`` on ``<label>_weights[..]`` and ``total[..]``, ordered as :meth:`loads` and :meth:`sums`."""
+        """The slot of ``out`` on ``<label>_weights[..]`` and ``total[..]``, as :meth:`loads` and :meth:`sums` order."""
         loads, sums, arguments = self.loads(out), self.sums(out), []
         for given in out.slot.inputs:
             single = replace(out, slot=replace(out.slot, inputs=(given,)))

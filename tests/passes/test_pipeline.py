@@ -72,7 +72,7 @@ def test_the_seams_slots() -> None:
     assert [o.argument for o in gate.outputs] == ["pre_a", "post_a", "comb_a"]
     assert [o.program is not None for o in gate.outputs] == [False, False, True]
     assert gate.outputs[2].program is not None
-    assert gate.outputs[2].program.iterations == "20 - 1"
+    assert gate.outputs[2].program.iterations == "19"
     assert [i.access.tensor for i in norm.rstd.inputs if i.access] == ["attn_seam.hh"]
     assert norm.out_when == "b.index"
     assert slice_.fold_call  # the skeletons find every input of their slots
