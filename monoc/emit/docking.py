@@ -9,8 +9,9 @@ from functools import cached_property
 from monoc.emit.docking_print import Body
 from monoc.emit.launch import environment
 from monoc.passes.names import PlanNames
+from monoc.spec.ast import Name, Node
 from monoc.spec.docking import Binding, DockedEntry, Docking, HostProgram, Rule
-from monoc.spec.docking_ast import Line, Node, Variable
+from monoc.spec.docking_ast import Line
 from monoc.spec.docking_names import CREATE
 from monoc.spec.program import Entry, Program, RunnerOption, WeightClass
 
@@ -281,7 +282,7 @@ class _Emitter:
         choosing = create.need([v.when for v in d.variants if v.when is not None])
         choices = [(v.variant, "" if v.when is None else create.text(v.when)) for v in d.variants]
         option_nodes = [n for b in d.options for n in _parts(b)] + [n for b in d.attributes for n in _parts(b)]
-        keeping = create.need(option_nodes + [Variable(n.value.span, n.name) for n in d.names if n.name in self.kept])
+        keeping = create.need(option_nodes + [Name(n.value.span, n.name) for n in d.names if n.name in self.kept])
         options = [(b.name, create.text(b.value)) for b in d.options]
         attributes = [(b.name, create.text(b.value)) for b in d.attributes]
         deployment, b1 = self._function(d.deployment)

@@ -5,19 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from monoc.spec.ast import ListNode, Name, Node, Op
 from monoc.spec.docking import Docking, Message
-from monoc.spec.docking_ast import (
-    Attribute,
-    Choice,
-    Constant,
-    Group,
-    Invoke,
-    Item,
-    Node,
-    Operation,
-    Range,
-    Variable,
-)
+from monoc.spec.docking_ast import Attribute, Choice, Constant, Invoke, Item, Range
 from monoc.spec.docking_names import FACTS
 
 __all__ = ["FUNCTION_HELPERS", "Body", "NumberText"]
@@ -101,7 +91,7 @@ class Body:
         return 'f"' + "".join(p if isinstance(p, str) else f"{{{self._shown(p)}}}" for p in message.parts) + '"'
 
     def _shown(self, node: Node) -> str:
-        if isinstance(node, Variable) and node.name in self.collections:
+        if isinstance(node, Name) and node.name in self.collections:
             self.helpers.add("_either")
             return f"_either({self.text(node)})"
         return self.text(node)
@@ -118,7 +108,7 @@ class Body:
             case Constant():
                 number = isinstance(node.value, int | float) and not isinstance(node.value, bool)
                 return repr(node.value), _NUMBER if number else _ATOM
-            case Variable():
+            case Name():
                 return self._variable(node.name), _ATOM
             case Attribute(optional=True):
                 path: list[str] = []
@@ -140,12 +130,12 @@ class Body:
                 return ":".join(ends), _ATOM
             case Invoke():
                 return self._call(node), _ATOM
-            case Group():
+            case ListNode():
                 return f"({', '.join(map(self.text, node.items))})", _ATOM
             case Choice():
                 value, condition = self._inner(node.value, 1), self._inner(node.condition, 1)
                 return f"{value} if {condition} else {self._inner(node.other, 1)}", 0
-            case Operation():
+            case Op():
                 return self._operation(node)
         raise TypeError(type(node).__name__)
 
@@ -165,7 +155,7 @@ class Body:
     def _call(self, node: Invoke) -> str:
         arguments = [self.text(a) for a in node.arguments] + [f"{k}={self.text(v)}" for k, v in node.keywords]
         function = node.function
-        if isinstance(function, Variable) and function.name in FUNCTION_HELPERS:
+        if isinstance(function, Name) and function.name in FUNCTION_HELPERS:
             helper = FUNCTION_HELPERS[function.name]
             self.helpers.add(helper)
             if function.name in ("codes", "spread", "records"):
@@ -174,14 +164,14 @@ class Body:
             return f"{helper}({', '.join(arguments)})"
         return f"{self._inner(function, _ATOM)}({', '.join(arguments)})"
 
-    def _operation(self, node: Operation) -> tuple[str, int]:
+    def _operation(self, node: Op) -> tuple[str, int]:
         level = _LEVEL.get(node.op, _COMPARE)
         if node.op in ("not", "neg"):
             sign = "not " if node.op == "not" else "-"
-            return f"{sign}{self._inner(node.operands[0], level)}", level
+            return f"{sign}{self._inner(node.args[0], level)}", level
         if node.op in ("is None", "is not None"):
-            return f"{self._inner(node.operands[0], level + 1)} {node.op}", level
+            return f"{self._inner(node.args[0], level + 1)} {node.op}", level
         # comparisons do not chain; - and // group to the left
         left = level + (level == _COMPARE)
         right = level + (node.op not in ("or", "and"))
-        return f"{self._inner(node.operands[0], left)} {node.op} {self._inner(node.operands[1], right)}", level
+        return f"{self._inner(node.args[0], left)} {node.op} {self._inner(node.args[1], right)}", level

@@ -54,6 +54,10 @@ class Node:
         for child in self.children():
             yield from child.walk()
 
+    def names(self) -> frozenset[str]:
+        """Every name mentioned."""
+        return frozenset(n.name for n in self.walk() if isinstance(n, Name))
+
 
 @dataclass(frozen=True)
 class Number(Node):

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from monoc.expr.ir import Span
-from monoc.spec.docking_ast import Line, Node
+from monoc.spec.ast import Node
+from monoc.spec.docking_ast import Line
 
 __all__ = [
     "Argument", "Binding", "DockedEntry", "Docking", "HostProgram", "Import", "Message", "NamedValue", "Rule",

@@ -1,32 +1,17 @@
-"""Expressions and lines of a docking section as trees with positions (syntax: ``grammar/docking.lark``)."""
+"""Expressions and lines of a docking section as trees with positions (syntax: ``grammar/docking.lark``).
+
+Names, operators and lists are those of the language (:mod:`monoc.spec.ast`); an operator here may also be ``in``,
+``not in``, ``is None``, ``is not None`` and ``//``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from monoc.expr.ir import Span
+from monoc.spec.ast import Node
 
-__all__ = [
-    "Attribute", "Choice", "Constant", "Group", "Invoke", "Item", "Line", "Node", "Operation", "Range", "Variable",
-]  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Node:
-    span: Span = field(compare=False, repr=False)
-
-    def children(self) -> tuple[Node, ...]:
-        return ()
-
-    def walk(self) -> Iterator[Node]:
-        yield self
-        for child in self.children():
-            yield from child.walk()
-
-    def names(self) -> frozenset[str]:
-        """Every name mentioned."""
-        return frozenset(n.name for n in self.walk() if isinstance(n, Variable))
+__all__ = ["Attribute", "Choice", "Constant", "Invoke", "Item", "Line", "Range"]
 
 
 @dataclass(frozen=True)
@@ -34,11 +19,6 @@ class Constant(Node):
     """None, a truth value, an integer, a real number, or plain text (to compare with)."""
 
     value: bool | int | float | str | None
-
-
-@dataclass(frozen=True)
-class Variable(Node):
-    name: str
 
 
 @dataclass(frozen=True)
@@ -84,25 +64,6 @@ class Invoke(Node):
 
     def children(self) -> tuple[Node, ...]:
         return (self.function, *self.arguments, *(v for _, v in self.keywords))
-
-
-@dataclass(frozen=True)
-class Group(Node):
-    items: tuple[Node, ...]
-
-    def children(self) -> tuple[Node, ...]:
-        return self.items
-
-
-@dataclass(frozen=True)
-class Operation(Node):
-    """``or and not``, comparisons, ``in``, ``not in``, ``is None``, ``is not None``, ``+ - * //``, ``neg``."""
-
-    op: str
-    operands: tuple[Node, ...]
-
-    def children(self) -> tuple[Node, ...]:
-        return self.operands
 
 
 @dataclass(frozen=True)

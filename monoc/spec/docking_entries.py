@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from monoc.diagnostics import Code, quoted, suggestion
+from monoc.spec.ast import Name
 from monoc.spec.docking import Argument, Binding, DockedEntry, HostProgram
-from monoc.spec.docking_ast import Invoke, Line, Variable
+from monoc.spec.docking_ast import Invoke, Line
 from monoc.spec.docking_names import DEFERRED, Place
 from monoc.spec.fields import Fields
 from monoc.spec.program import Entry, Layout
@@ -125,7 +126,7 @@ class EntryReader:
             if name in given or (node is not None and node.get(name) is not None):
                 continue
             if name in place.bases | place.locals:
-                given[name] = Binding(name, Variable(span, name))
+                given[name] = Binding(name, Name(span, name))
             elif not tensors[name].guard.names():
                 self.diagnostics.error(
                     Code.DOCKING, f"nothing is given for `{name}` of `{entry.name}`", span, f"add `{name}:` to `call`"
@@ -138,7 +139,7 @@ class EntryReader:
         layouts = {t.name: t.layout for t in self.section.tensors}
         for node in binding.value.walk():
             function = node.function if isinstance(node, Invoke) else None
-            if not isinstance(function, Variable) or function.name != "records":
+            if not isinstance(function, Name) or function.name != "records":
                 continue
             if layouts.get(name) is not Layout.FP8_DS_MLA:
                 self.diagnostics.error(

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, replace
 
 from monoc.diagnostics import Code, Diagnostics, counted, quoted, suggestion
 from monoc.expr.ir import Span
+from monoc.spec.ast import ListNode, Name, Node, Op
 from monoc.spec.docking import Import, NamedValue
-from monoc.spec.docking_ast import Attribute, Constant, Group, Invoke, Item, Node, Operation, Variable
+from monoc.spec.docking_ast import Attribute, Constant, Invoke, Item
 from monoc.spec.names import NameKind, Names
 from monoc.spec.program import BuildSpace, DimDecl
 
@@ -151,7 +152,7 @@ class DockingNames:
             case Constant():
                 if isinstance(node.value, str) and not text:
                     self._bad(node, "a text stands alone", "texts are compared with, or keys in brackets")
-            case Variable():
+            case Name():
                 self._name(node, place, several)
             case Attribute():
                 if node.name in _MODULES or node.name.startswith(_FRAMES):
@@ -163,14 +164,14 @@ class DockingNames:
                     self._check(key, place, text=True, several=False)
             case Invoke():
                 self._invoke(node, place)
-            case Operation():
+            case Op():
                 compares = node.op in ("==", "!=", "in", "not in")
-                for i, operand in enumerate(node.operands):
+                for i, operand in enumerate(node.args):
                     inside = i == 1 and node.op in ("in", "not in")
                     self._check(operand, place, text=compares, several=inside)
                     if inside:
                         self._collection(operand)
-            case Group():
+            case ListNode():
                 for item in node.items:
                     self._check(item, place, text=text, several=False)
             case _:
@@ -179,13 +180,13 @@ class DockingNames:
 
     def _collection(self, operand: Node) -> None:
         """The right side of ``in``: a group, a parameter of several values, or an object's own collection."""
-        name = operand.name if isinstance(operand, Variable) else None
+        name = operand.name if isinstance(operand, Name) else None
         if name in self._numbers() and not self.collection(name or ""):
             self._bad(operand, f"`{name}` is one number in a layer", "compare with `==` or `!=`")
         elif isinstance(operand, Constant):
             self._bad(operand, "nothing is in a single constant", "compare with `==`, or write `(a, b)`")
 
-    def _name(self, node: Variable, place: Place, several: bool) -> None:
+    def _name(self, node: Name, place: Place, several: bool) -> None:
         name = node.name
         if name in place.locals or name in place.bases or name in FACTS or name in self.faulty:
             return
@@ -214,7 +215,7 @@ class DockingNames:
             suggestion(name, known, "it can read " + ", ".join(f"`{n}`" for n in sorted(place.bases - {VARIANT}))),
         )  # fmt: skip
 
-    def _number(self, node: Variable, place: Place, several: bool) -> None:
+    def _number(self, node: Name, place: Place, several: bool) -> None:
         name = node.name
         declared = self.spec.use(name)
         if declared is not None and declared.value is not None:
@@ -242,7 +243,7 @@ class DockingNames:
 
     def _invoke(self, node: Invoke, place: Place) -> None:
         function = node.function
-        if isinstance(function, Variable) and function.name in FUNCTIONS:
+        if isinstance(function, Name) and function.name in FUNCTIONS:
             least, most, where = FUNCTIONS[function.name]
             given = len(node.arguments)
             if node.keywords or not least <= given <= most:
@@ -254,8 +255,8 @@ class DockingNames:
             root = function
             while isinstance(root, Attribute):
                 root = root.value
-            known = not isinstance(root, Variable) or root.name in self.spans or root.name in place.bases
-            imported = isinstance(root, Variable) and root.name in (self.imports.keys() | self.faulty)
+            known = not isinstance(root, Name) or root.name in self.spans or root.name in place.bases
+            imported = isinstance(root, Name) and root.name in (self.imports.keys() | self.faulty)
             if known and not imported and not place.methods:
                 self._bad(
                     node, "a condition calls nothing but imports and the docking language's functions",

@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 
 from monoc.diagnostics import Code, Diagnostics, quoted, suggestion
 from monoc.expr.ir import Span
+from monoc.spec.ast import Name, Node
 from monoc.spec.buildspace import BuildSpace, DimDecl
 from monoc.spec.docking import (
     Binding,
@@ -18,7 +19,7 @@ from monoc.spec.docking import (
     VariantChoice,
     WeightSource,
 )
-from monoc.spec.docking_ast import Attribute, Constant, Invoke, Node, Range, Variable
+from monoc.spec.docking_ast import Attribute, Constant, Invoke, Range
 from monoc.spec.docking_entries import EntryReader
 from monoc.spec.docking_names import CREATE, DEFERRED, DockingNames, Place
 from monoc.spec.docking_syntax import DockingSyntax
@@ -227,7 +228,7 @@ class DockingReader:
 
     def _leads_out(self, path: tuple[str, ...], span: Span) -> None:
         """The imported member is no module the framework imported for itself."""
-        probe = Attribute(span, Variable(span, "layer"), path[-1], False)
+        probe = Attribute(span, Name(span, "layer"), path[-1], False)
         self.names.check(probe, Place("condition", CREATE))
 
     def _names(self, node: YamlMap | None, arguments: frozenset[str]) -> tuple[NamedValue, ...]:
@@ -294,7 +295,7 @@ class DockingReader:
         """``codes`` and ``spread`` make scale tensors; ``spread`` from whole multiples of the scale's block."""
         scale = next((t.scale for t in self.tensors if t.scale is not None and t.scale.name == name), None)
         for node in tree.walk():
-            if not isinstance(node, Invoke) or not isinstance(node.function, Variable):
+            if not isinstance(node, Invoke) or not isinstance(node.function, Name):
                 continue
             if node.function.name in ("codes", "spread") and scale is None:
                 self.diagnostics.error(
@@ -312,4 +313,4 @@ class DockingReader:
 
 
 def _simple(node: Node) -> bool:
-    return all(isinstance(n, Variable | Attribute) for n in node.walk()) and not isinstance(node, Range)
+    return all(isinstance(n, Name | Attribute) for n in node.walk()) and not isinstance(node, Range)

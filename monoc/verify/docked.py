@@ -13,8 +13,9 @@ from typing import Any
 
 import torch
 
+from monoc.spec.ast import Name, Node
 from monoc.spec.docking import Docking
-from monoc.spec.docking_ast import Attribute, Constant, Invoke, Node, Variable
+from monoc.spec.docking_ast import Attribute, Constant, Invoke
 from monoc.spec.program import Program
 
 __all__ = ["block_scales", "place_weights"]
@@ -53,7 +54,7 @@ def _block(program: Program, field: str) -> tuple[int, int]:
 
 def _spread_size(node: Node) -> int:
     """The block of a ``spread(scale, size)``; 0 for anything else."""
-    if isinstance(node, Invoke) and isinstance(node.function, Variable) and node.function.name == "spread":
+    if isinstance(node, Invoke) and isinstance(node.function, Name) and node.function.name == "spread":
         size = node.arguments[1]
         return size.value if isinstance(size, Constant) and isinstance(size.value, int) else 0
     return 0
@@ -67,16 +68,16 @@ class _Placer:
         match node:
             case Attribute():
                 setattr(self.at(node.value), node.name, value)
-            case Variable() if node.name in self.docking.named:
+            case Name() if node.name in self.docking.named:
                 self.place(self.docking.named[node.name].value, value, block)
-            case Invoke(function=Variable(name="codes")):
+            case Invoke(function=Name(name="codes")):
                 self.place(node.arguments[0], value, block)
-            case Invoke(function=Variable(name="spread")):
+            case Invoke(function=Name(name="spread")):
                 size = _spread_size(node)
                 codes = value[:: size // block[0], :: size // block[1]]
                 powers = (codes.to(torch.int32) << 23).view(torch.float32)  # as a loader widens them
                 self.place(node.arguments[0], powers, (1, 1))
-            case Invoke(function=Variable(name=name)) if name in self.docking.imported:
+            case Invoke(function=Name(name=name)) if name in self.docking.imported:
                 setattr(self.at(node.arguments[0]), name, value)
             case _:
                 raise TypeError(f"nothing to place at a {type(node).__name__}")
@@ -84,9 +85,9 @@ class _Placer:
     def at(self, node: Node) -> Any:
         """The object ``node`` stands for, made where it is missing."""
         match node:
-            case Variable(name="layer"):
+            case Name(name="layer"):
                 return self.layer
-            case Variable() if node.name in self.docking.named:
+            case Name() if node.name in self.docking.named:
                 return self.at(self.docking.named[node.name].value)
             case Attribute():
                 owner = self.at(node.value)

@@ -13,8 +13,9 @@ from variants import edited_spec
 
 from monoc.diagnostics import CompileErrors, Diagnostics
 from monoc.emit.docking_print import Body
+from monoc.spec.ast import Node
 from monoc.spec.docking import Docking
-from monoc.spec.docking_ast import Constant, Node
+from monoc.spec.docking_ast import Constant
 from monoc.spec.docking_syntax import DockingSyntax
 from monoc.spec.load import load_program
 
