@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -16,12 +17,15 @@ from rich.progress import Progress
 from rich.table import Table
 
 from monoc.build.isa import CompileError
-from monoc.build.package import EmittedPackage, PackageError
+from monoc.build.package import EmittedPackage, PackageError, open_package
 from monoc.diagnostics import ExitCode
-from monoc.spec.load import load_program
+from monoc.options import Barriers, Json, Kinds, Out, Settings, Spec, bad_input, chosen, numbers, settings
+from monoc.spec.program import Program
 from monoc.target import target
 
 __all__ = ["Row", "compile_row", "register"]
+
+Wanted = dict[str, tuple[int, ...]]  # build parameter -> values
 
 
 @dataclass(frozen=True)
@@ -84,13 +88,24 @@ def compile_row(folder: Path, launch: str, build: tuple[tuple[str, Any], ...], s
     )
 
 
-def _numbers(text: str | None) -> tuple[int, ...] | None:
-    if text is None:
-        return None
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is not a list of numbers, like 1,8,48") from None
+def _selected(program: Program, package: EmittedPackage, kind: str | None, wanted: Wanted) -> Iterator[tuple[str, Any]]:
+    """Every distinct (launch, build) of the kinds ``kind`` names (None: all) with parameters in ``wanted``."""
+    if kind is None:
+        yield from package.kernels(**wanted)
+        return
+    from monoc.verify.cells import kinds  # needs torch, with the runner
+
+    known = {k.name: k for k in kinds(program, getattr(package.part("runner"), program.runner.class_name))}
+    seen: set[str] = set()
+    for k in chosen(kind, known, "--kind"):
+        fixed: dict[str, tuple[Any, ...]] = {"variant": (k.variant,), **{name: (value,) for name, value in k.fixed}}
+        for name, values in wanted.items():
+            fixed[name] = tuple(v for v in fixed.get(name, values) if v in values)
+        launches = next(e.launches for e in program.entries if e.name == k.entry)
+        for name, b in package.kernels(**fixed):
+            if name in {launch.name for launch in launches} and (symbol := package.plan.symbol(b, name)) not in seen:
+                seen.add(symbol)
+                yield name, b
 
 
 def register(app: typer.Typer) -> None:
@@ -98,49 +113,42 @@ def register(app: typer.Typer) -> None:
 
     @app.command("build")
     def build(
-        spec: Annotated[str, typer.Argument(metavar="SPEC", help="The spec file.")],
-        out: Annotated[
-            Path | None, typer.Option("--out", help="The package's folder (default: generated/<layer>).")
-        ] = None,
+        spec: Spec,
+        out: Out = None,
         tokens: Annotated[str, typer.Option(help="Step widths, like 1,8,48.")] = "1,6,8,16,17,24,48",
         tp: Annotated[str | None, typer.Option(help="TP sizes (default: all).")] = None,
+        kind: Kinds = None,
+        choose: Settings = None,
         launch: Annotated[str | None, typer.Option(help="Only this launch.")] = None,
         stages: Annotated[bool, typer.Option("--stages", help="Compile each stage alone.")] = False,
-        barriers: Annotated[bool, typer.Option("--barriers", help="The all-barrier form.")] = False,
+        barriers: Barriers = False,
         jobs: Annotated[int, typer.Option(min=1, help="Processes to compile in.")] = 2,
-        as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+        as_json: Json = False,
     ) -> None:
         """Compile the emitted launches to gfx950 assembly (no GPU, no ROCm) and show what each build needs."""
-        program = load_program(spec)
-        folder = out if out is not None else Path("generated") / program.name
         try:
-            package = EmittedPackage.load(folder)
+            program, package = open_package(spec, out)
         except PackageError as error:
-            typer.echo(str(error), err=True)
-            raise typer.Exit(ExitCode.BAD_INPUT) from None
-        if package.spec_hash != program.digest[:16]:
-            typer.echo(
-                f"{folder} was not compiled from {spec} as it is now; run `monoc compile {spec}` first", err=True
-            )
-            raise typer.Exit(ExitCode.BAD_INPUT)
-        fixed = {"tokens": _numbers(tokens) or ()}
+            bad_input(str(error))
+        plan, folder = package.plan, package.folder
+        wanted: Wanted = {"tokens": numbers(tokens, "--tokens"), **settings(choose)}
         if tp is not None:
-            fixed["tp"] = _numbers(tp) or ()
+            wanted["tp"] = numbers(tp, "--tp")
+        parameters = list(dict.fromkeys(name for fields in plan.VARIANTS.values() for name in fields))
+        for name in wanted:
+            if name not in parameters:
+                bad_input(f"--set {name}: no build parameter; there are {', '.join(parameters)}")
+        if launch not in (None, *plan.LAUNCHES):
+            bad_input(f"{folder} has no launch {launch!r}; there are {', '.join(plan.LAUNCHES)}")
         work = [
-            (folder, name, tuple(asdict(package.plan.with_flags(b, barriers=barriers)).items()), stage)
-            for name, b in package.kernels(**fixed)
+            (folder, name, tuple(asdict(plan.with_flags(b, barriers=barriers)).items()), stage)
+            for name, b in _selected(program, package, kind, wanted)
             if launch in (None, name)
-            for stage in (package.plan.LAUNCHES[name].stages(b) if stages else ("",))
+            for stage in (plan.LAUNCHES[name].stages(b) if stages else ("",))
         ]
         if not work:
-            known = ", ".join(package.plan.LAUNCHES)
-            what = (
-                f"launch {launch!r}; there are {known}"
-                if launch and launch not in package.plan.LAUNCHES
-                else (f"build with tokens {tokens}{f' and tp {tp}' if tp else ''}")
-            )
-            typer.echo(f"{folder} has no {what}", err=True)
-            raise typer.Exit(ExitCode.BAD_INPUT)
+            named = [f"{name} {','.join(map(str, values))}" for name, values in wanted.items()]
+            bad_input(f"{folder} has no build with {' and '.join(named)}{f' of kind {kind}' if kind else ''}")
         rows = _compile_all(work, jobs, quiet=as_json)
         gpu = target(program.target.arch)
         bad = [

@@ -15,12 +15,14 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 from monoc.build.isa import IsaResult, compile_isa
+from monoc.spec.load import load_program
+from monoc.spec.program import Program
 
-__all__ = ["EmittedPackage", "PackageError"]
+__all__ = ["EmittedPackage", "PackageError", "open_package"]
 
 
 class PackageError(Exception):
-    """The folder holds no package monoc emitted."""
+    """The folder holds no package monoc emitted, or one of another spec."""
 
 
 @dataclass(frozen=True)
@@ -92,3 +94,18 @@ class EmittedPackage:
         null = flyc.from_c_void_p(fx.Int32, None)
         values = [null if name == "epoch" else 0 for name in module.ARGUMENTS]
         return compile_isa(build, [*values, fx.Stream(None)], self.plan.TARGET, debug=debug)
+
+
+def open_package(spec: str, folder: Path | None) -> tuple[Program, EmittedPackage]:
+    """The spec and the package compiled from it in ``folder`` (None: ``generated/<layer>``).
+
+    Raises :class:`PackageError` if there is none, or one of another spec, and
+    :class:`~monoc.diagnostics.CompileErrors` for a bad spec.
+    """
+    program = load_program(spec)
+    package = EmittedPackage.load(folder if folder is not None else Path("generated") / program.name)
+    if package.spec_hash != program.digest[:16]:
+        raise PackageError(
+            f"{package.folder} was not compiled from {spec} as it is now; run `monoc compile {spec}` first"
+        )
+    return program, package

@@ -6,13 +6,14 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from monoc.compiler import Package, compile_spec
 from monoc.diagnostics import ExitCode
 from monoc.emit.files import HandEditedError, check_package, write_package
+from monoc.options import Json, Out, Spec
 
 __all__ = ["register"]
 
@@ -35,21 +36,19 @@ def register(app: typer.Typer) -> None:
 
     @app.command("compile")
     def compile_(
-        spec: Annotated[str, typer.Argument(metavar="SPEC", help="The spec file.")],
-        out: Annotated[
-            Path | None, typer.Option("--out", help="The package's folder (default: generated/<layer>).")
-        ] = None,
+        spec: Spec,
+        out: Out = None,
         check: Annotated[
             bool, typer.Option("--check", help="Write nothing; print how the folder differs and fail if it does.")
         ] = False,
-        as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+        as_json: Json = False,
     ) -> None:
         """Compile a spec into a package of launches, their plan and their runner."""
         start = time.monotonic()
         package = _compile(spec, as_json)
         folder = out if out is not None else Path("generated") / package.program.name
         if package.proof.failures:
-            _fail("\n".join(str(f) for f in package.proof.failures), as_json)
+            _fail("\n".join(str(f) for f in package.proof.failures), as_json, ExitCode.FOUND)
         facts: dict[str, Any] = {
             "package": folder.as_posix(),
             "files": len(package.files),
@@ -74,6 +73,7 @@ def register(app: typer.Typer) -> None:
                 f"not overwritten, because these files are not as monoc wrote them:\n{names}\n"
                 "move your changes into the spec or the compiler, delete (or restore) the files, and compile again",
                 as_json,
+                ExitCode.FOUND,
             )
         typer.echo(
             json.dumps(facts, indent=2) if as_json else _sentence(facts, f"{len(facts['changed'])} files changed")
@@ -88,8 +88,8 @@ def _sentence(facts: dict[str, Any], state: str) -> str:
     )
 
 
-def _fail(message: str, as_json: bool) -> Any:
+def _fail(message: str, as_json: bool, code: ExitCode) -> NoReturn:
     typer.echo(
         json.dumps({"good": False, "errors": message.splitlines()}, indent=2) if as_json else message, err=not as_json
     )
-    raise typer.Exit(ExitCode.BAD_INPUT)
+    raise typer.Exit(code)

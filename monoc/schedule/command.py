@@ -11,6 +11,7 @@ from rich.table import Table
 
 from monoc.compiler import schedule_program
 from monoc.diagnostics import ExitCode
+from monoc.options import Barriers, Json, Settings, Spec, bad_input, settings
 from monoc.schedule.model import Schedule
 from monoc.schedule.printer import print_plan
 from monoc.schedule.proofs import prove_cached
@@ -26,26 +27,23 @@ def register(app: typer.Typer) -> None:
 
     @app.command("plan")
     def plan(
-        spec: Annotated[str, typer.Argument(metavar="SPEC", help="The spec file.")],
+        spec: Spec,
         tokens: Annotated[int, typer.Option(help="Rows of the step.")] = 8,
         tp: Annotated[int | None, typer.Option(help="Tensor-parallel ranks (default: the most served).")] = None,
         variant: Annotated[str, typer.Option(help="Layer variant (default: the first).")] = "",
-        choose: Annotated[
-            list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A build parameter, e.g. index=1.")
-        ] = None,
-        barriers: Annotated[bool, typer.Option("--barriers", help="The all-barrier form.")] = False,
-        as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+        choose: Settings = None,
+        barriers: Barriers = False,
+        as_json: Json = False,
     ) -> None:
         """Show how a build runs: stages, placement, hand-offs and why, memory, critical chain."""
         try:
             program = load_program(spec)
             gpu = target(program.target.arch)
             schedule = schedule_program(program)
-            wanted = {"tokens": tokens, **({} if tp is None else {"tp": tp}), **_chosen(choose or [])}
+            wanted = {"tokens": tokens, **({} if tp is None else {"tp": tp}), **_single(settings(choose))}
             report = plan_report(schedule, {**build_fields(schedule, variant, wanted), "barriers": barriers})
         except (UnknownTargetError, ValueError) as error:
-            typer.echo(f"{spec}: {error}", err=True)
-            raise typer.Exit(ExitCode.BAD_INPUT) from None
+            bad_input(f"{spec}: {error}")
         proof = prove_cached(print_plan(schedule), gpu)
         failures = [str(f) for f in proof.failures]
         if as_json:
@@ -59,14 +57,11 @@ def register(app: typer.Typer) -> None:
             raise typer.Exit(ExitCode.FOUND)
 
 
-def _chosen(texts: list[str]) -> dict[str, int]:
-    found = {}
-    for text in texts:
-        name, _, value = text.partition("=")
-        if not name.isidentifier() or not value.lstrip("-").isdigit():
-            raise ValueError(f"--set {text}: write NAME=VALUE with an integer value, e.g. --set index=1")
-        found[name] = int(value)
-    return found
+def _single(wanted: dict[str, tuple[int, ...]]) -> dict[str, int]:
+    for name, values in wanted.items():
+        if len(values) > 1:
+            raise ValueError(f"--set {name}: one value; a plan is one build's")
+    return {name: value for name, (value,) in wanted.items()}
 
 
 def build_fields(schedule: Schedule, variant: str, wanted: dict[str, int]) -> dict[str, Any]:

@@ -58,7 +58,6 @@ class ExpertDownParams:
     shared: str = ""
     groups: str = "1"
     row_tiles: str = ""
-    tiles: str = ""
     copies: str = "1"
     kept: str = "False"
     shared_columns: str = "16"
@@ -66,6 +65,7 @@ class ExpertDownParams:
     tokens: str = "b.tokens"
     tp: str = "b.tp"
     threads: str = "THREADS"
+    tiles: str = ""
     template: str = "expert_down"
 
     @property
@@ -88,8 +88,8 @@ class ExpertDownParams:
 
     @property
     def built_when(self) -> str:
-        """The builds in which this stage sorts the picks itself."""
-        return {"True": "False", "False": "True"}.get(self.kept, f"not ({self.kept})")
+        """The builds in which this stage sorts the picks itself, "" for none."""
+        return "" if self.kept == "True" else f"not ({self.kept})"
 
     @property
     def _shared_units(self) -> Units:

@@ -48,11 +48,11 @@ class ExpertUpParams:
     topk: str
     groups: str = "1"
     depth: str = ""
-    tiles: str = ""
     rule: str = "M"
     copies: str = "1"
     tokens: str = "b.tokens"
     threads: str = "THREADS"
+    tiles: str = ""
     grid: str = "GRID"
     template: str = "expert_up"
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from monoc.diagnostics import CompileErrors, ExitCode
+from monoc.options import Json, Spec
 from monoc.spec.load import load_program
 from monoc.spec.program import MapStatement, Program
 
@@ -19,8 +20,8 @@ def register(app: typer.Typer) -> None:
 
     @app.command("check")
     def check(
-        spec: Annotated[str, typer.Argument(metavar="SPEC", help="The spec file.")],
-        as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+        spec: Spec,
+        as_json: Json = False,
     ) -> None:
         """Read a spec and report every error in it."""
         try:

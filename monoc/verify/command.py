@@ -10,46 +10,24 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from monoc.build.package import EmittedPackage, PackageError
+from monoc.build.package import PackageError, open_package
 from monoc.diagnostics import ExitCode
-from monoc.spec.load import load_program
+from monoc.options import Barriers, Json, Kinds, Out, Spec, bad_input, chosen, numbers
 from monoc.spec.program import Program
 from monoc.verify.cells import Cell, Kind, kinds, mixes, step_widths
 from monoc.verify.inputs.cases import CASES
 from monoc.verify.pool import run_cells
-from monoc.verify.report import as_json, explain, summary_table
+from monoc.verify.report import as_json as records
+from monoc.verify.report import explain, summary_table
 from monoc.verify.saved import Key, SavedReport, key_of, package_digest
 from monoc.verify.verify import CellResult
 
 __all__ = ["register"]
 
 
-def _fail(message: str) -> Any:
-    typer.echo(message, err=True)
-    raise typer.Exit(ExitCode.BAD_INPUT)
-
-
-def _numbers(text: str, option: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        _fail(f"{option} {text!r}: not a list of numbers, like 1,6,17")
-        raise
-
-
-def _chosen(text: str | None, known: dict[str, Any], option: str) -> list[Any]:
-    """The entries of ``known`` a comma-separated list names; all of them for None."""
-    if text is None:
-        return list(known.values())
-    wrong = [n for n in text.split(",") if n not in known]
-    if wrong:
-        _fail(f"{option} {wrong[0]!r}: there is {', '.join(known)}")
-    return [known[n] for n in text.split(",")]
-
-
 def _cells(
     program: Program,
-    chosen: list[tuple[Kind, ...]],
+    taking: list[tuple[Kind, ...]],
     widths: tuple[int, ...],
     ranks: tuple[int, ...],
     steps: int,
@@ -57,7 +35,7 @@ def _cells(
 ) -> list[Cell]:
     found = []
     for tp in ranks:
-        for kind, *turns in chosen:
+        for kind, *turns in taking:
             for tokens in widths:
                 if kind.build(program, tokens, tp) is not None:
                     each = step_widths(program, tokens, max(steps, 1 + len(turns)))
@@ -70,44 +48,38 @@ def register(app: typer.Typer) -> None:
 
     @app.command("verify")
     def verify(
-        spec: Annotated[str, typer.Argument(metavar="SPEC", help="The spec file.")],
-        out: Annotated[
-            Path | None, typer.Option("--out", help="The package's folder (default: generated/<layer>).")
-        ] = None,
+        spec: Spec,
+        out: Out = None,
         tokens: Annotated[str, typer.Option(help="Step widths, like 1,6,17.")] = "1,17",
         tp: Annotated[str | None, typer.Option(help="Numbers of ranks (default: all of the spec's).")] = None,
-        kind: Annotated[str | None, typer.Option(help="Layer kinds (default: all; a wrong name lists them).")] = None,
+        kind: Kinds = None,
         case: Annotated[str, typer.Option(help=f"Inputs: {', '.join(CASES)}, or all.")] = "usual",
         steps: Annotated[int, typer.Option(min=1, help="Steps a cell, of alternating widths.")] = 2,
         seed: Annotated[int, typer.Option(min=0, help="Of weights and inputs.")] = 0,
         orders: Annotated[int, typer.Option(min=1, help="Schedules of the CTAs that must leave the same bits.")] = 1,
         mix: Annotated[bool, typer.Option("--mix", help="Kinds take turns in the steps of one cell.")] = False,
-        barriers: Annotated[bool, typer.Option("--barriers", help="The all-barrier form.")] = False,
+        barriers: Barriers = False,
         jobs: Annotated[int, typer.Option(min=1, help="Processes that share the cells.")] = 1,
         save: Annotated[Path | None, typer.Option(help="Where to save the report (JSON), after every cell.")] = None,
         resume: Annotated[bool, typer.Option("--resume", help="Leave out what the saved report has as good.")] = False,
-        json_: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+        as_json: Json = False,
     ) -> None:
         """Run an emitted package on the simulator through its own runner and hold it against the spec's reference."""
-        program = load_program(spec)
-        folder = out if out is not None else Path("generated") / program.name
         try:
-            package = EmittedPackage.load(folder)
+            program, package = open_package(spec, out)
         except PackageError as error:
-            _fail(str(error))
-        if package.spec_hash != program.digest[:16]:
-            _fail(f"{folder} was not compiled from {spec} as it is now; run `monoc compile {spec}` first")
+            bad_input(str(error))
         known = {k.name: k for k in kinds(program, getattr(package.part("runner"), program.runner.class_name))}
-        chosen = _chosen(kind, known, "--kind")
+        taken = chosen(kind, known, "--kind")
         ranks = next(p.values for p in program.space.params if p.name == "tp")
         cells = [
             c
-            for name in ([*CASES] if case == "all" else _chosen(case, {n: n for n in CASES}, "--case"))
+            for name in ([*CASES] if case == "all" else chosen(case, {n: n for n in CASES}, "--case"))
             for c in _cells(
                 program,
-                mixes(program, chosen) if mix else [(k,) for k in chosen],
-                _numbers(tokens, "--tokens"),
-                ranks if tp is None else _numbers(tp, "--tp"),
+                mixes(program, taken) if mix else [(k,) for k in taken],
+                numbers(tokens, "--tokens"),
+                ranks if tp is None else numbers(tp, "--tp"),
                 steps,
                 seed=seed,
                 barriers=barriers,
@@ -115,14 +87,14 @@ def register(app: typer.Typer) -> None:
             )
         ]
         if not cells:
-            _fail(f"{spec}: no build has tokens {tokens}{f' and tp {tp}' if tp else ''}")
-        report = SavedReport(spec, package_digest(folder), save)
+            bad_input(f"{spec}: no build has tokens {tokens}{f' and tp {tp}' if tp else ''}")
+        report = SavedReport(spec, package_digest(package.folder), save)
         try:
             saved = report.resume() if resume else {}
         except ValueError as error:
-            _fail(str(error))
-        results = _run(spec, folder, cells, orders, jobs, report, saved, quiet=json_)
-        if json_:
+            bad_input(str(error))
+        results = _run(spec, package.folder, cells, orders, jobs, report, saved, quiet=as_json)
+        if as_json:
             typer.echo(json.dumps(report.whole(), indent=2))
         else:
             entries = {c.kind.entry for c in cells}
@@ -157,6 +129,6 @@ def _run(
         task = bar.add_task("verifying", total=len(cells), completed=len(report.cells))
         for result in run_cells(spec, folder, left, orders, jobs, lambda c: bar.update(task, description=c.name)):
             results.append(result)
-            report.add(as_json([result])[0])
+            report.add(records([result])[0])
             bar.advance(task)
     return results

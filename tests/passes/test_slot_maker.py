@@ -96,7 +96,7 @@ def test_the_order_of_a_sum_is_kept() -> None:
         h = statement("h", ("t",), Reduce(op, ("s",), Access("S", (T, S))))
         return SlotMaker({"h": h}, {"s": 4}).make("slot", "h").results[0]
 
-    a, b, c, d = (Local(n) for n in ("S", "S1", "S2", "S3"))
+    a, b, c, d = (Local(n) for n in ("S_0", "S_1", "S_2", "S_3"))
 
     def add(x: Expr, y: Expr) -> Expr:
         return Binary(BinaryOp.ADD, x, y)
