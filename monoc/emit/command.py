@@ -73,7 +73,7 @@ def register(app: typer.Typer) -> None:
                 f"not overwritten, because these files are not as monoc wrote them:\n{names}\n"
                 "move your changes into the spec or the compiler, delete (or restore) the files, and compile again",
                 as_json,
-                ExitCode.FOUND,
+                ExitCode.BAD_INPUT,
             )
         typer.echo(
             json.dumps(facts, indent=2) if as_json else _sentence(facts, f"{len(facts['changed'])} files changed")
