@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
+from hashlib import blake2b
 from typing import Any
 
 from rich.table import Table
@@ -106,11 +107,20 @@ def _cell(r: CellResult) -> dict[str, Any]:
                 "rerouted_tokens": s.rerouted,
                 "unexplained_tokens": list(s.unexplained),
                 "end_to_end": {n: {"good": d.good, **asdict(d)} for n, d in s.ends.items()},
+                "bits": _digests(bits),
                 "values": [_value(f) for f in s.stages],
             }
-            for s in r.steps
+            for s, bits in zip(r.steps, r.bits, strict=False)  # a step that failed has bits, but no findings
         ],
     }
+
+
+def _digests(bits: Mapping[str, str]) -> dict[str, str]:
+    """A digest of each output and cache, of all ranks together: reports of two packages can be compared by them."""
+    ranks: dict[str, list[str]] = {}
+    for name, digest in bits.items():
+        ranks.setdefault(name.split()[-1], []).append(digest)
+    return {n: blake2b(" ".join(d).encode(), digest_size=8).hexdigest() for n, d in ranks.items()}
 
 
 def _value(f: Finding) -> dict[str, Any]:

@@ -35,6 +35,7 @@ def test_a_report_is_printed_and_saved(folder: Path, tmp_path: Path) -> None:
     assert (cell["kind"], cell["widths"], cell["tp"]) == ("ffn", [2], 1)
     values = {v["value"] for v in cell["steps"][0]["values"]}
     assert {"residual_out", "out", "comb_out"} <= values
+    assert {"residual_out", "out", "comb_out"} <= set(cell["steps"][0]["bits"])
 
 
 def test_a_run_is_taken_up_again(folder: Path, tmp_path: Path) -> None:

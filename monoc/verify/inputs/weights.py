@@ -29,7 +29,7 @@ _POSITIONS = 4096  # rows of a RoPE table, where no key table needs more
 _ROPE_BASE = 10000.0
 _E4M3_STEP = 32.0  # standard deviation of e4m3 values: far from both ends of the format
 _E2M1_RMS = 2.93  # of a uniformly random e2m1 code
-_EXPERT_BYTES = 4 << 30  # of experts that a step does not need, at most
+_EXPERT_BYTES = 2 << 30  # of experts that a step does not need, at most
 _ROWS_AT_ONCE = 1 << 16  # of a RoPE table
 _TORCH = {DType.F32: torch.float32, DType.BF16: torch.bfloat16}
 
