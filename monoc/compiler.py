@@ -12,7 +12,8 @@ from monoc.expr.ir import Span
 from monoc.passes.layer import PassError
 from monoc.passes.pipeline import draft_schedule
 from monoc.schedule.bound import NameTakenError
-from monoc.schedule.make import make_schedule
+from monoc.schedule.formula import attributes, constants
+from monoc.schedule.make import Draft, make_schedule
 from monoc.schedule.model import Schedule
 from monoc.schedule.printer import print_plan
 from monoc.schedule.proofs.run import ProofResult, prove_cached
@@ -39,14 +40,33 @@ class Package:
 def schedule_program(program: Program) -> Schedule:
     """The schedule of ``program`` on its target, not proved yet. Raises :class:`~monoc.diagnostics.CompileErrors`."""
     try:
-        return make_schedule(draft_schedule(program), target(program.target.arch))
+        draft = draft_schedule(program)
     except (PassError, HandOffError, NameTakenError) as error:
         raise _refusal(program, error) from None
+    try:
+        return make_schedule(draft, target(program.target.arch))
+    except (PassError, HandOffError, NameTakenError) as error:
+        stage = error.stage if isinstance(error, HandOffError) else None
+        raise _refusal(program, error, _largest_size(program, draft, stage) if stage else None) from None
 
 
-def _refusal(program: Program, error: PassError | HandOffError | NameTakenError) -> CompileErrors:
-    """``error`` at the place of the spec it comes from (its beginning where only the whole is to blame)."""
-    span = error.span if isinstance(error, PassError) else None
+def _largest_size(program: Program, draft: Draft, stage: tuple[str, str]) -> Span | None:
+    """Where the largest of the sizes is declared that a stage's task table is made of."""
+    launch, name = stage
+    shape = next(s.shape for la in draft.launches if la.name == launch for s in la.stages if s.name == name)
+    formulas = [shape.tasks, *(w.units for w in shape.writes)]
+    named = {n.lower() for f in formulas for n in constants(f)} | {n for f in formulas for n in attributes(f)}
+    environment = program.environment(next(iter(program.space.builds())))
+    sizes = [d for d in program.dims if d.name in named]
+    return max(sizes, key=lambda d: environment[d.name]).span if sizes else None
+
+
+def _refusal(
+    program: Program, error: PassError | HandOffError | NameTakenError, span: Span | None = None
+) -> CompileErrors:
+    """``error`` at ``span``, or at the place of the spec it comes from (its beginning where only the whole is to
+    blame)."""
+    span = error.span if isinstance(error, PassError) else span
     message, remedy = str(error.args[0]), None
     if isinstance(error, NameTakenError):
         declared = {p.name.upper(): (p.name, p.span) for p in program.space.params}

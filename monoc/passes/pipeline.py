@@ -85,7 +85,7 @@ def _forms(layer: Layer) -> dict[tuple[str, str], tuple[Form, str]]:
     found: dict[tuple[str, str], tuple[Form, str]] = {}
     for override in layer.program.schedule.handoffs:
         if override.launch not in layer.stages:
-            raise PassError(f"schedule: there is no launch {override.launch!r}", override.span)
+            raise PassError(f"schedule: there is no launch {override.launch!r}", override.launch_span)
         regions = [w.region for s in layer.stages[override.launch] for w in s.shape.writes if len(w.forms) > 1]
         names = {identifier(override.value), identifier(override.value.rpartition(".")[2])}
         meant = [r for r in regions if any(r == f"{name}_{suffix}" for name in names for suffix in REGION_SUFFIXES)]

@@ -24,7 +24,12 @@ __all__ = ["LEAVES", "HandOffError", "carried_regions", "collect_edges", "collec
 
 
 class HandOffError(ValueError):
-    """A region without a writer, with two, or without a reader; the message names the stages."""
+    """A region without a writer, with two, or without a reader; the message names the stages. ``stage``: the one to
+    blame, as (launch, stage), where it is one."""
+
+    def __init__(self, message: str, stage: tuple[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.stage = stage
 
 
 def writers(launch: Launch) -> dict[str, tuple[Stage, RegionWrite]]:

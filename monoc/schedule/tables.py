@@ -110,7 +110,8 @@ def tabulate(plan: PlanModule, b: Any, launch: str) -> LaunchTable:
             raise HandOffError(
                 f"launch {launch}: stage {name!r} has {stage.tasks} tasks, and regions of up to "
                 f"{max((w.total for w in stage.writes), default=0)} units; more than {_MOST} of either cannot be "
-                "scheduled: the sizes are too large"
+                "scheduled: the sizes are too large",
+                (launch, name),
             )
         tasks = np.arange(stage.tasks, dtype=np.int64)
         reads = tuple(AccessTable(r.region, r.step, *_units(r.units, tasks), part=r.part) for r in stage.reads)

@@ -244,7 +244,7 @@ def read_schedule(node: YamlMap, reader: Reader, names: Names) -> Schedule:
                 "no quotes, backslashes or line breaks",
             )
         if launch is not None and value is not None and form is not None and reason is not None:
-            overrides.append(HandoffOverride(launch.text, value.text, form, reason.text, value.span))
+            overrides.append(HandoffOverride(launch.text, value.text, form, reason.text, value.span, launch.span))
     knobs: list[tuple[str, BuildExpr]] = []
     table = f.map("knobs")
     for key, value_ in table.items if table is not None else ():

@@ -205,7 +205,7 @@ class _Loader:
         for o in schedule.handoffs:
             span = o.span or Span(self.path, 1, 1)
             if o.launch not in launches:
-                self.names.unknown(o.launch, span, "launch", launches)
+                self.names.unknown(o.launch, o.launch_span or span, "launch", launches)
             elif o.value not in values:
                 self.names.unknown(o.value, span, "value", values)
 

@@ -326,7 +326,8 @@ class HandoffOverride:
     value: str
     form: str
     reason: str
-    span: Span | None = field(default=None, compare=False)
+    span: Span | None = field(default=None, compare=False)  # of the value
+    launch_span: Span | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,12 @@ def test_schedule(tmp_path: Path, edits: Edits, program_edits: Edits, message: s
     assert found.span.file.endswith(place)
 
 
+def test_a_size_too_large_is_pointed_at(tmp_path: Path) -> None:
+    found = refusal(schedule_program, variation(tmp_path, ("o_rank: 64", "o_rank: 1073741824")))
+    line = (tmp_path / "spec.yaml").read_text().splitlines()[found.span.line - 1]
+    assert line[found.span.column - 1 :] == "o_rank: 1073741824"
+
+
 @pytest.mark.parametrize("name", ["torch", "AttnWeights", "plan"])
 def test_a_class_with_a_name_of_the_runner_module(tmp_path: Path, name: str) -> None:
     program = variation(tmp_path, ("class: TinyMonoLayer", f"class: {name}"))
