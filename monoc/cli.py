@@ -9,8 +9,8 @@ import gc
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,25 +18,45 @@ import typer
 from monoc import __version__
 from monoc.diagnostics import CompileErrors, ExitCode
 
-__all__ = ["COMMANDS", "main", "make_app", "run"]
+__all__ = ["COMMANDS", "Command", "main", "make_app", "run"]
 
-# Command -> the module that registers it, in the order of `monoc --help`
-COMMANDS: Mapping[str, str] = {
-    "check": "monoc.spec.command",
-    "compile": "monoc.emit.command",
-    "graph": "monoc.graph.command",
-    "plan": "monoc.schedule.command",
-    "build": "monoc.build.command",
-    "sim": "monoc.sim.command",
-    "verify": "monoc.verify.command",
+
+@dataclass(frozen=True)
+class Command:
+    """``module``: the one that registers it. ``summary``: the first line of its help, for the list of commands."""
+
+    module: str
+    summary: str
+
+
+# In the order of `monoc --help`.
+COMMANDS: Mapping[str, Command] = {
+    "check": Command("monoc.spec.command", "Read a spec and report every error in it."),
+    "compile": Command("monoc.emit.command", "Compile a spec into a package of launches, their plan and their runner."),
+    "graph": Command("monoc.graph.command", "Draw the layer: one box an operation, one arrow a value."),
+    "explain": Command("monoc.explain.command", "Say what a name of a spec is, where it lives and who reads it."),
+    "plan": Command(
+        "monoc.schedule.command",
+        "Show how a build runs: stages, placement, hand-offs and why, memory, critical chain.",
+    ),
+    "build": Command(
+        "monoc.build.command",
+        "Compile the emitted launches to gfx950 assembly (no GPU, no ROCm) and show what each build needs.",
+    ),
+    "sim": Command("monoc.sim.command", "Run one launch of an assembly file on the simulator."),
+    "verify": Command(
+        "monoc.verify.command",
+        "Run an emitted package on the simulator through its own runner and hold it against the spec's reference.",
+    ),
 }
 
 
-_SHORT = frozenset({"check", "compile", "graph", "plan"})
+_SHORT = frozenset({"check", "compile", "graph", "explain", "plan"})
 
 
-def make_app(argv: Sequence[str] = ()) -> typer.Typer:
-    """The application. With a command named in ``argv`` only its module is imported: torch and FlyDSL load slowly."""
+def make_app(argv: Sequence[str] | None = None) -> typer.Typer:
+    """The application. For ``argv`` only the module of the command it names is imported, for help and errors none:
+    torch and FlyDSL load slowly. None: all of them."""
     app = typer.Typer(
         name="monoc",
         help="A compiler for mono kernels: one LLM decode layer as a few persistent FlyDSL launches.",
@@ -46,16 +66,17 @@ def make_app(argv: Sequence[str] = ()) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_options)
-    named = next((a for a in argv if not a.startswith("-")), None)
-    wanted = COMMANDS.values() if named is None or named not in COMMANDS else (COMMANDS[named],)
-    for module in dict.fromkeys(wanted):
-        if _exists(module):
-            import_module(module).register(app)
+    named = next((a for a in argv or () if not a.startswith("-")), None)
+    for name, command in COMMANDS.items():
+        if argv is None or name == named:
+            import_module(command.module).register(app)
+        elif named not in COMMANDS:
+            app.command(name, help=command.summary)(_listed)
     return app
 
 
-def _exists(module: str) -> bool:
-    return (Path(__file__).parent.parent / module.replace(".", "/")).with_suffix(".py").is_file()
+def _listed() -> None:
+    """Stands for a command in the list of commands."""
 
 
 def _version(wanted: bool) -> None:

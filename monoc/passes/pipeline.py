@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from monoc.graph import build_graphs
 from monoc.passes.fuse import Fuse
 from monoc.passes.fuser import REGION_SUFFIXES
@@ -16,7 +18,7 @@ from monoc.schedule.make import Draft
 from monoc.schedule.model import Argument, Field, Form, Launch, Stage, Variant
 from monoc.spec.program import BuildSpace, Program
 
-__all__ = ["PASSES", "compile_layer", "draft_schedule"]
+__all__ = ["PASSES", "compile_layer", "draft_schedule", "regions_of"]
 
 PASSES: tuple[Pass, ...] = (ResolveViews(), ShardTp(), Legalise(), Fuse(), OrderStages())
 
@@ -80,6 +82,12 @@ def _launches(layer: Layer, names: PlanNames) -> tuple[Launch, ...]:
     return tuple(found.values())
 
 
+def regions_of(value: str, regions: Iterable[str]) -> list[str]:
+    """Those of ``regions`` that hold ``value``, by their names."""
+    names = {identifier(value), identifier(value.rpartition(".")[2])}
+    return [r for r in regions if any(r == f"{name}_{suffix}" for name in names for suffix in REGION_SUFFIXES)]
+
+
 def _forms(layer: Layer) -> dict[tuple[str, str], tuple[Form, str]]:
     """The hand-off forms the spec fixed, by region: an override names the value the region holds."""
     found: dict[tuple[str, str], tuple[Form, str]] = {}
@@ -87,8 +95,7 @@ def _forms(layer: Layer) -> dict[tuple[str, str], tuple[Form, str]]:
         if override.launch not in layer.stages:
             raise PassError(f"schedule: there is no launch {override.launch!r}", override.launch_span)
         regions = [w.region for s in layer.stages[override.launch] for w in s.shape.writes if len(w.forms) > 1]
-        names = {identifier(override.value), identifier(override.value.rpartition(".")[2])}
-        meant = [r for r in regions if any(r == f"{name}_{suffix}" for name in names for suffix in REGION_SUFFIXES)]
+        meant = regions_of(override.value, regions)
         if not meant:
             raise PassError(
                 f"schedule: {override.value!r} is no hand-off of launch {override.launch}; its regions are "

@@ -1,0 +1,1 @@
+"""What a name of a spec is: ``monoc explain``."""
