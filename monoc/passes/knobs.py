@@ -25,6 +25,7 @@ GATED_TILES = 4  # row tiles of a gated linear: 8 outputs each, so that a task f
 ROUTER_PARTS = "4"  # parts of K of the router's logits
 ROUTE_COPIES = "8"  # copies of the routes: all CTAs polling one small region queue up on its lines
 # Pairs of K steps an expert up task has in flight, 17 registers each: past one token tile the gather takes their place.
-EXPERT_DEPTH = "4 if b.tokens <= 16 else 3"
+# At one or two rows nothing else hides the first weights' latency.
+EXPERT_DEPTH = "5 if b.tokens <= 2 else 4 if b.tokens <= 16 else 3"
 # Keys a split task: a record tile of 128 keys, half of it where the queries of many heads take their place in LDS.
 ATTEND_CHUNK = "64 if {heads} > 16 else 128"

@@ -197,7 +197,7 @@ class GemvParams:
         """Raises :class:`ValueError` for parameters no task table can serve."""
         self._check()
         tasks = formula(self.row_tasks if self.parts == 1 else f"{self.row_tasks} * {self.parts}")
-        reads = [RegionRead(self.source.region, self.source.units)]
+        reads = [RegionRead(self.source.region, self.source.units, part=formula(str(self.parts)))]
         if isinstance(self.epilogue, Push) and self.epilogue.addend:
             reads.append(RegionRead(self.epilogue.addend, self.epilogue.addend_units))
         sets = f"min(2, cdiv({self.tokens}, {self.tile_tokens}))"

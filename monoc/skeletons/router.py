@@ -50,7 +50,9 @@ class RouterParams:
             lds=(LdsMember("sums", "f32", formula("THREADS * 4")),),
             reads=(
                 RegionRead(
-                    self.rows, Units(formula(tile, task=True), formula(f"min(16, {self.tokens} - {tile})", task=True))
+                    self.rows,
+                    Units(formula(tile, task=True), formula(f"min(16, {self.tokens} - {tile})", task=True)),
+                    part=formula(self.parts),
                 ),
             ),
             writes=(

@@ -78,7 +78,7 @@ def fuse_experts_up(f: Fuser, op: Operation) -> bool:
     if weight.interleave != 16:
         raise f.error(op, f"needs {weight.name} with gate and up interleaved by 16-row tiles (interleave: 16)")
     parts = sorted(activation.reads, key=lambda v: f.graph.views[v].offset != BuildInt(0))
-    ids, groups = f.operand(op, "ids"), _groups(f)
+    ids, inter = f.operand(op, "ids"), f.dim(activation.writes[0], -1)
     assert weight.scale is not None
     params = ExpertUpParams(
         stage=f"{weight.name}_experts",
@@ -89,11 +89,11 @@ def fuse_experts_up(f: Fuser, op: Operation) -> bool:
         scales=weight.scale.name,
         activation=f.slot(f"{weight.name}_activation", activation, order=(parts[0], parts[1])),
         hidden=f.dim(f.operand(op, "x"), -1),
-        inter=f.dim(activation.writes[0], -1),
+        inter=inter,
         padded=f"({f.width_of(weight.stored[1].size, op)} // 2)",
         experts=f.width_of(weight.shape[0].size, op),
         topk=f.dim(ids, 1),
-        groups=groups,
+        groups=_groups(f, ids, inter),
         depth=f.named("expert_depth", EXPERT_DEPTH),
         tiles=_tiles(f, op),
         rule=str(f.attribute(quantise, "rule")),
@@ -138,7 +138,7 @@ def fuse_experts_down(f: Fuser, op: Operation) -> bool:
         topk=f.dim(ids, 1),
         shared=f.held(shared, "rows").region if shared else "",
         shared_columns=f.held(shared, "rows").columns if shared else "16",
-        groups=_groups(f),
+        groups=_groups(f, ids, inter),
         row_tiles=f.named(f"{weight.name}_row_tiles", down_row_tiles(inter, _tiles(f, op))),
         tiles=_tiles(f, op),
         copies=ROUTE_COPIES,
@@ -177,7 +177,14 @@ def _expert_weight(f: Fuser, op: Operation) -> TensorDecl:
     return weight
 
 
-def _groups(f: Fuser) -> str:
-    """32-column groups a task of the up projection takes: the spec's ``expert_groups``, else one."""
+def _groups(f: Fuser, ids: str, inter: str) -> str:
+    """32-column groups a task of the up projection takes: the spec's ``expert_groups``, else one.
+
+    One as long as every group of every pick has a CTA of its own: a task of two would leave half of them idle while the
+    others stream twice the weights.
+    """
     knobs = dict(f.names.program.schedule.knobs)
-    return f.names.text(knobs["expert_groups"]) if "expert_groups" in knobs else "1"
+    if "expert_groups" not in knobs:
+        return "1"
+    single = f"b.tokens * {f.dim(ids, 1)} * ({inter} // 32) <= GRID"
+    return f.named("up_groups", f"1 if {single} else {f.names.text(knobs['expert_groups'])}")
