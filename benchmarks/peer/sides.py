@@ -30,13 +30,14 @@ _LAUNCH = re.compile(r"_(k1|k2|ffn)(?=_|E|$)")
 @dataclass(frozen=True)
 class Counts:
     """What one launch did on one rank (the average of all ranks; ``busiest`` the busiest wave of any); ``polls``:
-    wave-instructions of poll loops, in no other count."""
+    wave-instructions of poll loops, in no other count; ``retries``: tries of poll loops that failed."""
 
     instructions: float
     busiest: int
     weight_bytes: float
     in_flight: float
     polls: float
+    retries: float
     lines: Mapping[str, int]
     classes: Mapping[str, int]
     resources: Resources
@@ -106,6 +107,7 @@ def count(seen: Observations, resources: Resources, weights: set[str], tp: int) 
         weight_bytes=sum(t.loaded for t in seen.traffic if t.buffer in weights) / tp,
         in_flight=sum(c.in_flight for c in seen.ctas) / tp,
         polls=seen.polls / tp,
+        retries=seen.retries / tp,
         lines={line: count // tp for line, count in seen.lines.items()},
         classes={name: count // tp for name, count in seen.classes.items()},
         resources=resources,

@@ -58,7 +58,8 @@ def count_rows(
     yield row("weight and KV MB", ours.weight_bytes / 1e6, theirs.weight_bytes / 1e6)
     yield row("in flight MB", ours.in_flight / 1e6, theirs.in_flight / 1e6, more_is_better=True)
     if polls:
-        yield row("polls, thousand", ours.polls / 1e3, theirs.polls / 1e3)
+        yield row("failed polls", ours.retries, theirs.retries)
+        yield row("poll instructions, thousand", ours.polls / 1e3, theirs.polls / 1e3, judged=False)
     yield row("hand-off chain", *chains)
     a, b = ours.resources, theirs.resources
     yield row("VGPRs", a.vgprs, b.vgprs, judged=False)

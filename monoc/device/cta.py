@@ -56,18 +56,19 @@ def first_task(cta: Cta, at: int) -> Any:
 
 
 @flyc.jit
-def run_tasks(cta: Any, at: int, tasks: int, task_of: Callable[[Any], None]) -> None:
-    """This CTA's tasks of a stage of ``tasks`` placed at CTA ``at``, in order.
+def run_tasks(cta: Any, at: int, tasks: int, task_of: Callable[[Any], None], live: Any = None) -> None:
+    """This CTA's tasks of a stage of ``tasks`` placed at CTA ``at``, in order; of the first ``live``, if given.
 
     A stage that gives no CTA two tasks is a branch, not a loop: LLVM drains all loads at a loop's head, which would
     also wait for weights requested before it.
     """
     first = first_task(cta, at)
+    end = tasks if live is None else live
     if const_expr(tasks <= cta.grid):
-        if first < tasks:
+        if first < end:
             task_of(first)
     else:
-        for task in range(first, tasks, cta.grid):
+        for task in range(first, end, cta.grid):
             task_of(task)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 from monoc.device.frozen import Frozen
@@ -25,6 +26,7 @@ __all__ = ["TILE", "MxGemv", "MxOperand", "MxWeight"]
 
 TILE = 16  # rows and columns of an MFMA tile
 STEP = 128  # K values of one scaled MFMA
+_SHARED_WORDS = 20  # words a lane polls for the CTA, bounds its registers
 # A byte offset outside any 16 rows of weights: a buffer load there gives zeros and costs no traffic.
 _OUTSIDE = 0x7FFFFFF0
 
@@ -247,6 +249,29 @@ class MxGemv(Frozen):
             wanted += [(values + low, 4), (values + high, 4), (codes + block, 1)]
         got = region.get(wanted)
         return [MxOperand([*got[i], *got[i + 1]], got[i + 2][0]) for i in range(0, len(got), 3)]
+
+    @flyc.jit
+    def share_rows(self, cta: Any, region: Any, layout: MxRows, count: int, k0: Any, x: Any) -> None:
+        """Rows 0 .. ``count`` of a polled MXFP8 region, values ``k0`` .. + window -> LDS ``x``, as ``rows_lds`` reads
+        them; a barrier must follow. As few waves as can hold them wait, each word in one lane.
+        """
+        quads, codes = count * (self.window // 16), count * (self.window // MX_GROUP)
+        lanes = 64 * min(cta.waves, -(-(4 * quads + codes) // (64 * _SHARED_WORDS)))
+        if cta.tid < lanes:
+            values = [fx.min(cta.tid + first, quads - 1) for first in range(0, quads, lanes)]
+            scales = [fx.min(cta.tid + first, codes - 1) for first in range(0, codes, lanes)]
+            wanted, at = [], []
+            for item in values:
+                row, quad = divide(item, self.window // 16)
+                wanted.append((layout.value(row, k0 // 4) + quad * 4, 4))
+                at.append(row * lds_row_words(self.window) + quad * 4)
+            for item in scales:
+                row, code = divide(item, self.window // MX_GROUP)
+                wanted.append((layout.code(row, k0 // MX_GROUP) + code, 1))
+                at.append(row * lds_row_words(self.window) + (self.window // 4 + code))
+            for place, words in zip(at, region.get(wanted), strict=True):
+                one = len(words) == 1
+                lds_store(x, place, fx.Int32(words[0]) if one else fx.Vector.from_elements(words, fx.Int32))
 
     def rows_lds(self, cta: Any, x: Any, count: int) -> list[MxOperand]:
         """LDS rows 0 .. ``count`` (up to 16) of the window that ``put_mx`` wrote."""

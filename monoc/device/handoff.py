@@ -11,7 +11,7 @@ from typing import Any
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
-from flydsl.expr import gpu, range_constexpr, rocdl
+from flydsl.expr import const_expr, gpu, range_constexpr, rocdl
 
 from monoc.device.frozen import Frozen
 from monoc.device.memory import DEVICE, PLAIN, SYSTEM, load, store
@@ -37,8 +37,12 @@ def _store_pairs(address: Any, index: Any, words: list[Any], tag: Any, policy: i
 
 @flyc.jit
 def poll_pairs(address: Any, tag: Any, wanted: list[tuple[Any, int]], policy: int) -> list[list[Any]]:
-    """The words of pairs ``wanted`` = [(pair index, pairs)], loaded together until every tag is ``tag``."""
+    """The words of pairs ``wanted`` = [(pair index, pairs)], loaded together until every tag is ``tag``.
+
+    While they are not there only the last of them is asked for: a waiting wave leaves memory to those it waits for.
+    """
     total = sum(count for _, count in wanted)
+    last = fx.Int32(wanted[-1][0]) + (wanted[-1][1] - 1)
 
     def load_all() -> Any:
         words: list[Any] = []
@@ -58,6 +62,11 @@ def poll_pairs(address: Any, tag: Any, wanted: list[tuple[Any, int]], policy: in
     v = load_all()
     while stale(v):
         rocdl.s_sleep(1)  # a side effect: keeps the loads inside the loop
+        if const_expr(total > 2):
+            pair = load(address, last * 2, fx.Int32, 2, policy)
+            while pair[1] != tag:
+                rocdl.s_sleep(1)
+                pair = load(address, last * 2, fx.Int32, 2, policy)
         v = load_all()
     out: list[list[Any]] = []
     at = 0
@@ -86,6 +95,8 @@ def _batches(wanted: list[tuple[Any, int]], limit: int) -> list[list[tuple[Any, 
 class PairRegion(Frozen):
     """(word, tag) pairs: a reader polls the words themselves, one round trip. ``address`` Int64, 8 bytes a word."""
 
+    polled = True  # who reads waits: better few waves than many
+
     address: Any
     tag: Any
     policy: int = DEVICE
@@ -109,6 +120,8 @@ class PairRegion(Frozen):
 @dataclass(frozen=True)
 class PlainRegion(Frozen):
     """Words at device scope behind a grid barrier (or the launch's end): nothing to raise, nothing to poll."""
+
+    polled = False
 
     address: Any
     policy: int = DEVICE
@@ -140,6 +153,8 @@ class PlainRegion(Frozen):
 @dataclass(frozen=True)
 class FlagRegion(Frozen):
     """Plain words announced by one tagged flag a unit: half a pair region's bytes, one more round trip."""
+
+    polled = False
 
     words: PlainRegion
     flags: Any  # Int64 address of the units' (1, tag) pairs

@@ -45,6 +45,7 @@ class _Call:
     arguments: tuple[str, ...]
     what: str
     early: tuple[str, ...]  # arguments of its weight request, if an earlier stage makes it
+    ready: tuple[str, ...]  # arguments of what says which of its tasks there are, if something does
     requests: tuple[str, ...]  # stages whose weights are requested before this one
 
 
@@ -79,6 +80,7 @@ def _call(stage: Stage, points: Mapping[str, str]) -> _Call:
         arguments=tuple(a.name for a in stage.params.arguments()),
         what=", ".join(stage.statements),
         early=early_arguments(stage) if stage.name in points else (),
+        ready=getattr(stage.params, "ready", ()),
         requests=tuple(name for name, before in points.items() if before == stage.name),
     )
 

@@ -88,6 +88,7 @@ class Take(StrEnum):
 
     PLACED = "placed"  # CTA c: (c - first_cta) mod grid, + grid, ...
     QUEUE = "queue"  # the first round placed, later tasks from an atomic counter, in increasing order
+    PACKED = "packed"  # as placed, of the tasks that have work, in order
     ARRIVAL = "arrival"  # the first round placed, task grid + r to the r-th CTA that arrives
 
 

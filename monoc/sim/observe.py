@@ -54,7 +54,8 @@ class CtaCount:
 class Observations:
     """Counts of one launch.
 
-    `classes` by instruction class and `polls` (the instructions of poll loops, in no class); `mfma_macs`
+    `classes` by instruction class and `polls` (the instructions of poll loops, in no class); `retries`: tries of poll
+    loops that found what they wait for not there yet (a wave each); `mfma_macs`
     multiply-adds of MFMA; `lines` wave-instructions by `kernel:source line` (of the debug info, else of the
     assembly), polls apart; `line_bytes` bytes moved by the same keys.
     """
@@ -66,6 +67,7 @@ class Observations:
     ctas: tuple[CtaCount, ...]
     lines: Mapping[str, int]
     line_bytes: Mapping[str, int]
+    retries: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +113,14 @@ def observations_of(
     classes: Counter[str] = Counter()
     lines: Counter[str] = Counter()
     line_bytes: defaultdict[str, int] = defaultdict(int)
-    polls = macs = 0
+    polls = macs = retries = 0
     for program in {program.name: program for program in by_rank.values()}.values():
         counts = totals[program.name]
         poll = polls_of[program.name]
         polls += int(counts[poll].sum())
         work = np.where(poll, 0, counts)
         kinds = np.array(program.native.classes())
+        retries += int(counts[poll & (kinds == CLASSES.index("sleep"))].sum())
         for index, name in enumerate(CLASSES):
             classes[name] += int(work[kinds == index].sum())
         macs += int((counts * np.array(program.native.macs(), dtype=np.int64)).sum())
@@ -138,4 +141,5 @@ def observations_of(
         tuple(ctas),
         dict(lines),
         dict(line_bytes),
+        retries,
     )

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 from monoc.expr.slot import Slot
 from monoc.schedule.formula import Formula, formula
-from monoc.schedule.model import Form, LdsMember, RegionRead, RegionWrite, StageShape, Units
+from monoc.schedule.model import Form, LdsMember, RegionRead, RegionWrite, StageShape, Take, Units
 from monoc.skeletons.base import TensorArg
 
-__all__ = ["AttendSplitParams", "Cache", "KeyTable", "chunk_words"]
+__all__ = ["PACKED_TOKENS", "AttendSplitParams", "Cache", "KeyCounts", "KeyTable", "chunk_words"]
 
+PACKED_TOKENS = 64  # tokens of a step of which a wave counts the chunks, a lane each
 _TOKEN = Units(Formula("i"))
 
 
@@ -46,6 +47,25 @@ class KeyTable:
     full: bool = True
 
 
+@dataclass(frozen=True)
+class KeyCounts:
+    """What a token's count of keys follows from, as :class:`~monoc.skeletons.key_table.KeyTableParams` counts them:
+    names of arguments, ``ratio`` and ``width`` formulas (``positions`` "": no selected keys)."""
+
+    cache_slots: str
+    window_counts: str
+    positions: str = ""
+    ratio: str = "0"
+    width: str = "0"
+    pitch: str = ""
+
+    def arguments(self) -> tuple[TensorArg, ...]:
+        """The counts' arguments, in the order of the stage's."""
+        out = [TensorArg(self.cache_slots, "i64", ("b.tokens",)), TensorArg(self.window_counts, "i32", ("b.tokens",))]
+        out += [TensorArg(self.positions, "i64", ("b.tokens",))] if self.positions else []
+        return (*out, TensorArg(self.pitch, "i64", ())) if self.pitch else tuple(out)
+
+
 def chunk_words(heads: str, head: str) -> str:
     """Words of one chunk's result: bf16 [heads][head], then (maximum, sum) f32 [heads][2]."""
     return f"({heads}) * (({head}) // 2 + 2)"
@@ -61,7 +81,8 @@ class AttendSplitParams:
     ``rope`` of 32. ``score``: slot of one input, the dot product, giving the base-2 logit, or with ``query_factor``
     (a slot of the sum of a head's squared query values, any order) of two, the second its result.
     ``with_compressed``: whether entries may name the compressed cache (a formula). A chunk past a token's keys writes
-    and announces nothing.
+    and announces nothing. ``key_counts``: what tokens' counts follow from, where tables are
+    not ``full``; then (up to 64 tokens) task i is the i-th chunk that has keys, and there are no others.
     """
 
     stage: str
@@ -80,6 +101,7 @@ class AttendSplitParams:
     tokens: str = "b.tokens"
     threads: str = "THREADS"
     query_factor: Slot | None = None
+    key_counts: KeyCounts | None = None
     template: str = "attend_split"
 
     @property
@@ -93,8 +115,14 @@ class AttendSplitParams:
     def slots(self) -> tuple[Slot, ...]:
         return (self.score,) if self.query_factor is None else (self.query_factor, self.score)
 
+    @property
+    def ready(self) -> tuple[str, ...]:
+        """Arguments of ``<stage>_ready``, which says which chunks have keys."""
+        return tuple(a.name for a in self.key_counts.arguments()) if self.key_counts else ()
+
     def arguments(self) -> tuple[TensorArg, ...]:
-        return tuple(dict.fromkeys((*self.window.arguments(), *self.compressed.arguments())))
+        counts = self.key_counts.arguments() if self.key_counts else ()
+        return tuple(dict.fromkeys((*counts, *self.window.arguments(), *self.compressed.arguments())))
 
     def describe(self) -> StageShape:
         heads, head, chunk = f"({self.heads})", f"({self.head})", f"({self.chunk})"
@@ -124,4 +152,5 @@ class AttendSplitParams:
                     counted=True,
                 ),
             ),
+            take=Take.PACKED if self.key_counts else Take.PLACED,
         )

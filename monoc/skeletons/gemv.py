@@ -107,6 +107,7 @@ class GemvParams:
     both sums are rounded to bf16 and outputs are its rounded results, rows / 2 of them, 8 a tile. ``tiles`` a task,
     the last one possibly with fewer, and ``wave_groups``, groups the waves split into over the tiles (divides
     ``tiles`` and the waves): numbers or formulas; an :class:`MxOut` needs tasks of a multiple of 32 outputs.
+    ``share_tokens``: up to so many MXFP8 rows that come as pairs are polled by few waves for all, through LDS.
     ``rows_ahead``: whether a token tile's rows are requested before the previous tile's MFMAs (a formula; costs their
     registers).
     """
@@ -126,6 +127,7 @@ class GemvParams:
     activation: Slot | None = None
     tokens: str = "b.tokens"
     tile_tokens: int = 16
+    share_tokens: int = 4
     rows_ahead: str = "True"
     threads: str = "THREADS"
     template: str = "gemv"
@@ -178,6 +180,11 @@ class GemvParams:
         """The rank that owns a task's outputs on two hops."""
         return owner_text("first", self.outputs, "b.tp")
 
+    @property
+    def shares(self) -> bool:
+        """Whether rows that are polled go through LDS."""
+        return self.source.quantised
+
     def slots(self) -> tuple[Slot, ...]:
         return (self.activation,) if self.activation else ()
 
@@ -203,7 +210,9 @@ class GemvParams:
         sets = f"min(2, cdiv({self.tokens}, {self.tile_tokens}))"
         tile = f"min({self.tokens}, {self.tile_tokens})"
         row = f"(round_up(({self.window}) // 4 + ({self.window}) // 32, 32) + 4)"
-        rows = () if self.source.quantised else (LdsMember("x", "i32", formula(f"{tile} * {row}")),)
+        if self.shares:
+            tile = f"({tile} if {self.tokens} <= {self.share_tokens} else 1)"
+        rows = (LdsMember("x", "i32", formula(f"{tile} * {row}")),)
         sums = formula(f"{sets} * ({self.threads}) * (4 * ({self.tiles}) // ({self.wave_groups}))")
         return StageShape(
             tasks=tasks,

@@ -53,10 +53,10 @@ def _roles(plan: Any, b: Any, launch: str) -> dict[str, tuple[set[str], set[str]
 
 
 def _ctas(plan: Any, stages: Iterable[Any]) -> tuple[int, ...] | None:
-    """The CTAs that run tasks of ``stages``; None where any may (tasks handed out as they come)."""
+    """The CTAs that may run tasks of ``stages``; None where any may (tasks handed out as they come)."""
     found: set[int] = set()
     for stage in stages:
-        if stage.take != "placed" or stage.tasks >= plan.GRID:
+        if stage.take not in ("placed", "packed") or stage.tasks >= plan.GRID:
             return None
         found |= {(stage.first_cta + i) % plan.GRID for i in range(stage.tasks)}
     return tuple(sorted(found))
@@ -80,7 +80,11 @@ def counted_regions(plan: Any, b: Any, launch: str) -> frozenset[str]:
 
 
 def _crosses(plan: Any, region: str, writers: Sequence[Any], readers: Sequence[Any]) -> bool:
-    if any(s.take != "placed" for s in (*writers, *readers)):
+    takes = {s.take for s in (*writers, *readers)}
+    if "packed" in takes:  # the step says which task a CTA has: a hand-off is sure where no CTA may have both ends
+        ends = _ctas(plan, writers), _ctas(plan, readers)
+        return ends[0] is not None and ends[1] is not None and not set(ends[0]) & set(ends[1])
+    if takes != {"placed"}:
         return True
     owner = {
         unit: (s.first_cta + task) % plan.GRID

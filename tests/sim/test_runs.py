@@ -68,6 +68,7 @@ def test_counts_by_class_line_buffer_and_cta() -> None:
     assert seen.classes["smem"] == 3 * 4
     assert "load" not in seen.classes  # the only load is in the poll loop
     assert seen.polls >= 4 * 6
+    assert 0 < seen.retries <= seen.polls
     assert sum(seen.classes.values()) + seen.polls == report.instructions
     assert [cta.stored for cta in sorted(seen.ctas, key=lambda cta: cta.cta)] == [16] * 4
     stored = {(t.buffer, t.policy): t.stored for t in seen.traffic if t.stored}

@@ -264,12 +264,14 @@ class Bench:
                 f"    args = Args({self.names!r}).stage()",
                 '    tag = fx.Int32(args["tag"])',
                 *([f"    lds_{s.name} = shared.{s.name}.peek()"] if s.shape.lds else []),
-                f"    for task in range(first_task(cta, {s.at}), {s.shape.tasks.replace('b.', 'B.')}, {self.grid}):",
+                *self._ready(s),
+                f"    for task in range(first_task(cta, {s.at}), tasks, {self.grid}):",
                 f"        {s.name}(",
                 f"            cta, B, lds_{s.name}," if s.shape.lds else "            cta, B,",
                 *[f"            {self._region(r)}," for r in s.regions],
                 *[f'            args["{a.name}"],' for a in s.params.arguments()],
                 "            task,",
+                *(["            ready,"] if getattr(s.params, "ready", ()) else []),
                 "        )",
                 "    gpu.barrier()",
             ]
@@ -282,6 +284,13 @@ class Bench:
             "    )",
         ]
         return "\n".join(lines)
+
+    def _ready(self, stage: Placed) -> list[str]:
+        """``tasks``: how many the stage has; counted on the device where it says which of them there are."""
+        given = "".join(f', args["{name}"]' for name in getattr(stage.params, "ready", ()))
+        if not given:
+            return [f"    tasks = {stage.shape.tasks.replace('b.', 'B.')}"]
+        return [f"    ready = {stage.name}_ready(cta, B{given})", "    tasks = ready.total"]
 
     def _load(self) -> ModuleType:
         path = self.tmp / f"bench_{abs(hash(self.source)):x}.py"

@@ -17,7 +17,7 @@ from monoc.expr.slot import Slot, SlotInput
 from monoc.schedule.formula import Formula
 from monoc.schedule.model import Form, Units
 from monoc.skeletons.attend_combine import AttendCombineParams
-from monoc.skeletons.attend_split import AttendSplitParams, Cache, KeyTable
+from monoc.skeletons.attend_split import AttendSplitParams, Cache, KeyCounts, KeyTable
 
 NOPE, ROPE = 128, 64
 HEAD = NOPE + ROPE
@@ -247,6 +247,23 @@ def test_split_of_tables_written_to_the_count_only(tmp_path: Path) -> None:
     stages = [Placed(split_params(full=False))]
     one = run(stages, case, tmp_path, Form.FLAG, 64, given=given)
     two = run([Placed(split_params())], case, tmp_path, Form.FLAG, 64)
+    assert np.array_equal(written(one, "part", Form.FLAG), written(two, "part", Form.FLAG))
+
+
+@pytest.mark.parametrize(("tokens", "chunk"), [(1, 128), (4, 64), (7, 32)])
+def test_only_chunks_with_keys_are_tasks(tmp_path: Path, tokens: int, chunk: int) -> None:
+    """Counted from positions, window counts and slots: the same results, a token of slot -1 has no keys."""
+    case = Case.make(tokens, 16, True, seed=tokens)
+    selected = np.minimum(case.counts, 150)
+    counts = {
+        "slots": np.where(case.counts > 0, 5, -1).astype(np.int64),
+        "window_counts": np.where(case.counts > 0, case.counts - selected, 77).astype(np.int32),
+        "positions": np.where(selected < 150, 2 * selected - 1, 4000).clip(0).astype(np.int64),
+    }
+    own = KeyCounts("slots", "window_counts", "positions", "b.ratio", "150")
+    packed = replace(split_params(full=False), key_counts=own)
+    one = run([Placed(packed, 2)], case, tmp_path, Form.FLAG, chunk, **counts)
+    two = run([Placed(split_params(full=False))], case, tmp_path, Form.FLAG, chunk)
     assert np.array_equal(written(one, "part", Form.FLAG), written(two, "part", Form.FLAG))
 
 

@@ -13,7 +13,7 @@ from monoc.passes.patterns import only_reads, squared
 from monoc.schedule.formula import formula
 from monoc.schedule.model import ZERO, Units
 from monoc.skeletons.attend_combine import AttendCombineParams
-from monoc.skeletons.attend_split import AttendSplitParams, Cache, KeyTable
+from monoc.skeletons.attend_split import PACKED_TOKENS, AttendSplitParams, Cache, KeyCounts, KeyTable
 from monoc.skeletons.key_table import KeyTableParams, Selection
 
 __all__ = ["fuse_attention", "fuse_key_table"]
@@ -100,6 +100,7 @@ def _fuse(f: Fuser, op: Operation, unrope: Operation, quantise: Operation) -> No
         with_compressed=_given(f, compressed),
         query_units=Units(ZERO, formula(rows.units)),
         query_factor=factor,
+        key_counts=_key_counts(f, made[0]) if len(made) == 1 and not full else None,
     )
     f.add(split.stage, split, [op, *factor_operations])
     # A group's heads are a wave each: the units of a group of heads are then one block a token tile.
@@ -122,6 +123,30 @@ def _fuse(f: Fuser, op: Operation, unrope: Operation, quantise: Operation) -> No
     f.also(quantise.writes[0], "mx", f.held(o, "mx_v"))
     # A task merges its own heads of every chunk.
     f.add(combine.stage, combine, [unrope, quantise], parts={split.region: f"{heads} // ({task_heads})"})
+
+
+def _key_counts(f: Fuser, table: Operation) -> KeyCounts | None:
+    """What the counts of a table follow from, so that a wide table's empty chunks are no tasks; None where a step may
+    have more tokens than a wave has lanes."""
+    tokens = next(p.values for p in f.names.program.space.params if p.name == "tokens")
+    if max(tokens) > PACKED_TOKENS:
+        return None
+    own = f.op(table)
+    window_counts, slots = (
+        f.names.argument(f.operand(table, "window_lens")),
+        f.names.argument(f.operand(table, "slots")),
+    )
+    picks = own.operand("picks")
+    if picks is None:
+        return KeyCounts(slots, window_counts)
+    return KeyCounts(
+        slots,
+        window_counts,
+        positions=f.names.argument(f.operand(table, "positions")),
+        ratio=f.size(table, f.attribute(table, "ratio")),
+        width=f.dim(picks, 1),
+        pitch=f"{picks}_width" if _bounded(f, table) else "",
+    )
 
 
 def _factor(f: Fuser, op: Operation, query: str) -> tuple[Slot | None, list[Operation]]:
