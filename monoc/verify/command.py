@@ -35,8 +35,8 @@ def _cells(
 ) -> list[Cell]:
     found = []
     for tp in ranks:
-        for kind, *turns in taking:
-            for tokens in widths:
+        for tokens in widths:
+            for kind, *turns in taking:
                 if kind.build(program, tokens, tp) is not None:
                     each = step_widths(program, tokens, max(steps, 1 + len(turns)))
                     found.append(Cell(kind, each, tp, turns=tuple(turns), **options))
@@ -123,10 +123,10 @@ def _run(
 ) -> list[CellResult]:
     """Runs what ``saved`` does not have, and puts all into the report."""
     left = [c for c in cells if key_of(c, orders) not in saved]
-    report.cells = [saved[k] for k in (key_of(c, orders) for c in cells) if k in saved]
+    report.cells = list(saved.values())  # those of other runs stay there
     results = []
     with Progress(console=Console(stderr=True), transient=True, disable=quiet) as bar:
-        task = bar.add_task("verifying", total=len(cells), completed=len(report.cells))
+        task = bar.add_task("verifying", total=len(cells), completed=len(cells) - len(left))
         for result in run_cells(spec, folder, left, orders, jobs, lambda c: bar.update(task, description=c.name)):
             results.append(result)
             report.add(records([result])[0])

@@ -134,6 +134,7 @@ def _value(f: Finding) -> dict[str, Any]:
         "good": d.good,
         "other_bits": d.share,
         "relative_error": d.relative,
+        "of_limit": d.used,
     }
     if not d.good:
         found |= {"why": d.why, "index": list(d.index), "kernel": d.kernel, "reference": d.reference}
