@@ -127,8 +127,11 @@ def _numbers(kernel: Tensor, stated: Tensor, exact: Tensor, changed: Tensor, ask
     )
     strange = (kernel.isfinite() != stated.isfinite()) | (kernel.isnan() != stated.isnan())
     out = changed & (strange | (distance > 1))
-    used = max(float(distance.nan_to_num(torch.inf).amax()) if distance.numel() else 0.0, share / asked.share)
-    used = max(used, relative / asked.relative)
+    used = max(
+        float(distance.nan_to_num(torch.inf).amax()) if distance.numel() else 0.0,
+        share / asked.share if asked.share < 1 else 0.0,
+        relative / asked.relative,
+    )
     if out.any():
         found = _verdict(out, kernel, stated, relative, False, "an element is too far from the stated rounding", share)
         return replace(found, used=used)
