@@ -8,7 +8,7 @@ a number on the edge of an fp8 rounding is not carried on.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -51,6 +51,9 @@ class StageCheck:
     findings: list[Finding] = field(default_factory=list)
     loose: set[str] = field(default_factory=set)  # values behind a sum in the kernel's order
     attended: set[str] = field(default_factory=set)  # values behind probabilities rounded by chunk
+    turned: dict[str, int] = field(
+        default_factory=dict
+    )  # values whose last columns are pairs that were turned: of so many
 
     def __call__(self, name: str, statement: Statement, both: Both) -> Sequence[Any] | None:
         """Compare value ``name`` if the kernel left it; give the kernel's."""
@@ -63,6 +66,7 @@ class StageCheck:
         type_ = self.program.type_of[name]
         quantised = isinstance(both.stated[0], Mx)
         asked = nearness(type_.dtype, name not in self.loose, quantised, name in self.attended)
+        asked = replace(asked, pairs=self.turned.get(name, 0))
         values = [_like(v, s) for v, s in zip(seen.ranks, both.stated, strict=True)]
         replicated = type_.sharding.kind is ShardingKind.REPLICATED  # whether the ranks agree is asked elsewhere
         for rank, value in enumerate(values[:1] if replicated else values):
@@ -85,6 +89,11 @@ class StageCheck:
         )
         if own or before:
             self.loose.add(name)
+        if isinstance(statement, OpStatement) and statement.op in ("rope", "unrope"):
+            table = self.program.type_of[statement.operand("table") or ""]
+            self.turned[name] = int(table.shape[-1].evaluate(self.env))
+        elif isinstance(statement, MapStatement) and len(statement.operands) == 1:
+            self.turned[name] = self.turned.get(statement.operands[0], 0)  # rounded
         attends = isinstance(statement, OpStatement) and statement.op == "attend"
         through = [v for v in statement.operands if v in self.attended]
         if attends or (through and not own):

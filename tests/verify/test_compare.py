@@ -1,5 +1,7 @@
 """What a comparison lets pass and what it does not."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -71,3 +73,18 @@ def test_integers() -> None:
     ids = torch.tensor([[3, 1]], dtype=torch.int32)
     assert compare(ids, ids, ids, nearness(DType.I32, False, False, False)).good
     assert not compare(ids.flip(1), ids, ids, nearness(DType.I32, False, False, False)).good
+
+
+def test_turned_pairs_are_as_large_as_both() -> None:
+    """cos e - sin o of two terms near 2.5, one of which lies a bf16 place off, is small and that place away."""
+    stated = torch.ones(1, 64)
+    stated[0, 62], stated[0, 63] = 0.486328125, 3.5
+    kernel = stated.clone()
+    kernel[0, 62] = 0.4765625
+    asked = nearness(DType.BF16, False, False, False)
+    assert not compare(kernel, stated, stated.double(), asked).good
+    assert compare(kernel, stated, stated.double(), replace(asked, pairs=8)).good
+    kernel[0, 62] = 0.44
+    assert not compare(kernel, stated, stated.double(), replace(asked, pairs=8)).good
+    kernel[0, 62], kernel[0, 10] = stated[0, 62], 1.02  # in front of the pairs
+    assert not compare(kernel, stated, stated.double(), replace(asked, pairs=8)).good

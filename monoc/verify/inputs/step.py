@@ -25,6 +25,7 @@ __all__ = ["POISON", "Contexts", "StepInputs", "make_step"]
 
 Tensor = torch.Tensor
 BLOCK = 64  # records a cache block
+WORDS = 24  # that occur in a step, at most: so many tokens' experts fit in memory
 SPARE = 3  # rows past the tokens where the host may give more
 POISON = 0xFF  # a NaN as e4m3, bf16 and E8M0
 GARBAGE = 0x7F7F7F7F
@@ -93,12 +94,12 @@ def _activation(decl: TensorDecl, env: Mapping[str, BuildValue], rng: np.random.
 def _routes(
     program: Program, entry: Entry, name: str, env: Mapping[str, BuildValue], rng: np.random.Generator
 ) -> Tensor:
-    """Distinct experts of every token, given by the host."""
+    """Distinct experts of every token, given by the host: those of its word, and words occur more than once."""
     statement = next(s for s in op_statements(program, entry) if s.op == "route" and s.operand("ids") == name)
     experts = int(program.type_of[statement.operand("score") or ""].shape[1].evaluate(env))
     tokens, topk = (n for n in sizes(program.tensor[name].shape, env) if n is not None)
-    drawn = [rng.choice(experts, topk, replace=False) for _ in range(tokens)]
-    return torch.from_numpy(np.array(drawn, dtype=np.int32))
+    words = np.array([rng.choice(experts, topk, replace=False) for _ in range(min(tokens, WORDS))], dtype=np.int32)
+    return torch.from_numpy(words[rng.integers(0, len(words), tokens)])
 
 
 @dataclass

@@ -116,6 +116,8 @@ class Weights:
     def materialise(self, experts: Iterable[int]) -> None:
         """Give these experts numbers on every rank. Others keep theirs as long as there are not too many."""
         wanted = set(experts)
+        if len(self._present | wanted) * self._expert_bytes() > _EXPERT_BYTES:
+            self.forget(self._present - wanted)
         for expert in sorted(wanted - self._present):
             for decl in self._experts:
                 for rank in range(len(self.tensors)):
@@ -125,8 +127,6 @@ class Weights:
                     ):
                         self._pages[name, rank].bytes[first:end] = made.flatten()
         self._present |= wanted
-        if len(self._present) * self._expert_bytes() > _EXPERT_BYTES:
-            self.forget(self._present - wanted)
 
     def forget(self, experts: Iterable[int] | None = None) -> None:
         """Make experts (default: all) zero again: they take no memory then."""
