@@ -13,9 +13,9 @@ bf16 behind a sum
     An error of 8e-7 of the row's RMS (n = 5120) lies across a boundary of bf16, whose spacing is 2^-8 to 2^-7 of a
     value, for about one value in 1000, small ones more often; a few such roundings follow each other (gate, up, their
     product). In the shortest rows there are (256) one value or so; five are 2 %: ``share``. Such a value moves by one
-    place: ``rtol`` 2^-7; where terms cancel, by a place of a term: ``atol`` 1e-3. Terms a and b of a pair turned by RoPE
-    cancel down to nothing: a place of each moves a cos - b sin by 2^-7 (|a cos| + |b sin|), at most 2^-7 of the pair's
-    norm, and its own rounding comes on top: ``pairs``. From the exact numbers: four roundings of 2^-9 in a row:
+    place: ``rtol`` 2^-7; where terms cancel, by a place of a term: ``atol`` 1e-3. Terms a and b of a pair turned by
+    RoPE cancel down to nothing: a place of each moves a cos - b sin by 2^-7 (|a cos| + |b sin|), at most 2^-7 of the
+    pair's norm, and its own rounding comes on top: ``pairs``. From the exact numbers: four roundings of 2^-9 in a row:
     ``relative`` 2^-7.
 attention
     Probabilities are rounded to bf16 against the maximum of their chunk in the kernel, of all keys in the reference;
