@@ -246,6 +246,6 @@ def _region(s: Subject, region: Region) -> Explanation:
         ("read by", list(dict.fromkeys(e.consumer for e in edges))),
         ("lives", [f"from {region.lifetime.first} to {region.lifetime.last}"]),
         ("form", [line.strip() for line in _forms(region)]),
-        ("exists where", [] if region.guard == TRUE else [region.guard]),
+        ("written where", [] if region.guard == TRUE else [region.guard]),
     ]
     return _made(f"{region.launch}.{region.name}", "region", None, facts)

@@ -30,7 +30,6 @@ class DType(StrEnum):
     E4M3 = "e4m3"
     E2M1X2 = "e2m1x2"  # two e2m1 values a byte, low nibble first
     E8M0 = "e8m0"
-    BOOL = "bool"
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -137,9 +137,3 @@ class LayerGraph:
             a, b = nx.find_cycle(self._graph)[0]
             raise GraphError(f"launch {self.launch}: {a} and {b} each need the other's value") from None
         return tuple(self.by_name[n] for n in names)
-
-    def with_operations(self, operations: Iterable[Operation]) -> LayerGraph:
-        """The same launch with other operations. Raises :class:`GraphError` if they form a cycle."""
-        made = replace(self, operations=tuple(operations))
-        made.topological()
-        return made

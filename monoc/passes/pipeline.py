@@ -15,7 +15,7 @@ from monoc.passes.shard import ShardTp
 from monoc.passes.slots import identifier
 from monoc.passes.views import ResolveViews
 from monoc.schedule.make import Draft
-from monoc.schedule.model import Argument, Field, Form, Launch, Stage, Variant
+from monoc.schedule.model import Field, Form, Launch, Stage, Variant
 from monoc.spec.program import BuildSpace, Program
 
 __all__ = ["PASSES", "compile_layer", "draft_schedule", "regions_of"]
@@ -70,11 +70,9 @@ def _launches(layer: Layer, names: PlanNames) -> tuple[Launch, ...]:
                 Stage(s.name, s.skeleton, s.params, s.shape, guard=names.guard(s.guard), statements=s.statements)
                 for s in layer.stages[launch.name]
             )
-            arguments = dict.fromkeys(a.name for s in stages for a in s.params.arguments())
             found[launch.name] = Launch(
                 name=launch.name,
                 stages=stages,
-                arguments=tuple(Argument(a) for a in arguments),
                 tag=longest - count + k + 1,
                 ends_epoch=k == count - 1,
                 carried=layer.carried[launch.name],

@@ -23,8 +23,6 @@ __all__ = [
     "ONE",
     "TRUE",
     "ZERO",
-    "Argument",
-    "ArgumentKind",
     "Barrier",
     "Carried",
     "Edge",
@@ -58,7 +56,6 @@ class Form(StrEnum):
     BARRIER = "barrier"  # plain words, a grid barrier between the stages
     PEER = "peer"  # (word, tag) pairs stored to every rank's copy
     TWO_HOP = "two_hop"  # (word, tag) pairs to the column's owner rank's copy; a PEER region carries the sums back
-    LDS = "lds"  # inside one CTA
     LAUNCH = "launch"  # plain words, the launch boundary publishes them
 
     @property
@@ -70,7 +67,6 @@ class Form(StrEnum):
 class Scope(StrEnum):
     """Cache scope of a region's stores and loads."""
 
-    CTA = "cta"
     DEVICE = "device"
     SYSTEM = "system"
 
@@ -80,7 +76,6 @@ class Space(StrEnum):
 
     SCRATCH = "scratch"  # one a (step width, variant), this rank's
     PEER = "peer"  # symmetric, shared by all widths, two halves by epoch parity
-    EPOCH = "epoch"  # outlives widths: epoch word, marks, barrier and queue counters
 
 
 class Take(StrEnum):
@@ -158,8 +153,7 @@ class StageShape:
     """A skeleton's ``describe(params)``: everything the scheduler needs to know about a stage.
 
     ``weight_bytes``: bytes of weights task ``i`` streams; ``counters``: words of the epoch buffer the stage
-    takes tasks or ranks from; ``latency``: extra round trips on the critical chain beyond its hand-offs (0
-    for most).
+    takes tasks or ranks from.
     """
 
     tasks: Formula
@@ -169,7 +163,6 @@ class StageShape:
     weight_bytes: Formula = ZERO
     take: Take = Take.PLACED
     counters: tuple[str, ...] = ()
-    latency: int = 0
 
 
 @dataclass(frozen=True)
@@ -190,20 +183,6 @@ class Stage:
     guard: Formula = TRUE
     statements: tuple[str, ...] = ()
     placement_reason: str = ""
-
-
-class ArgumentKind(StrEnum):
-    ADDRESS = "i64"
-    SCALAR = "i32"
-
-
-@dataclass(frozen=True)
-class Argument:
-    """A kernel argument: a 64-bit device address or a 32-bit scalar, in launch order."""
-
-    name: str
-    kind: ArgumentKind = ArgumentKind.ADDRESS
-    doc: str = ""
 
 
 @dataclass(frozen=True)
@@ -245,7 +224,6 @@ class Region:
     guard: Formula = TRUE
     shares: str = ""
     copies: Formula = ONE
-    align: int = 256
 
 
 @dataclass(frozen=True)
@@ -288,7 +266,6 @@ class Launch:
 
     name: str
     stages: tuple[Stage, ...]
-    arguments: tuple[Argument, ...] = ()
     barriers: tuple[Barrier, ...] = ()
     tag: int = 1
     ends_epoch: bool = False

@@ -51,7 +51,7 @@ def test_a_cycle_names_two_operations(graphs: tuple[LayerGraph, ...]) -> None:
     a = Operation("a", "map", some, TRUE, ("y",), ("x",))
     b = Operation("b", "map", some, TRUE, ("x",), ("y",))
     with pytest.raises(GraphError, match="each need the other's value"):
-        LayerGraph("k1", (), {}).with_operations((a, b))
+        LayerGraph("k1", (a, b), {}).topological()
 
 
 def test_pictures_show_every_operation_and_value(graphs: tuple[LayerGraph, ...]) -> None:
