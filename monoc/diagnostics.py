@@ -25,6 +25,8 @@ __all__ = ["Code", "CompileErrors", "Diagnostic", "Diagnostics", "ExitCode", "No
 
 
 class ExitCode(IntEnum):
+    """What a command's exit code says."""
+
     GOOD = 0
     FOUND = 1  # the command ran and found something: a stale file, a spill, a mismatch
     BAD_INPUT = 2  # bad usage or a bad spec
@@ -97,6 +99,8 @@ class Note:
 
 @dataclass(frozen=True)
 class Diagnostic:
+    """One error: what is wrong, where (``span``), what to do about it (``remedy``), a second place (``note``)."""
+
     code: Code
     message: str
     span: Span

@@ -19,6 +19,7 @@ _ROW_SHIFT_RIGHT = 0x110
 
 
 def add(a: Any, b: Any) -> Any:
+    """``a + b``: the usual reduction."""
     return a + b
 
 

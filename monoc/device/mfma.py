@@ -21,6 +21,7 @@ UNIT_SCALE = 127
 
 
 def zero_tile() -> fx.Vector:
+    """A lane's four fp32 results of a 16x16 tile, all zero."""
     return fx.Vector.filled(4, 0.0, fx.Float32)
 
 

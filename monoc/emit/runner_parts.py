@@ -12,6 +12,8 @@ __all__ = ["Bound", "Call", "Class", "Field", "Guarded", "Method", "Option", "Pa
 
 @dataclass(frozen=True)
 class Field:
+    """A field of a weight class."""
+
     name: str
     annotation: str
     comment: str
@@ -30,6 +32,8 @@ class Want:
 
 @dataclass(frozen=True)
 class Class:
+    """A weight class and its check; ``root``: the one the methods take."""
+
     name: str
     fields: tuple[Field, ...]
     wants: tuple[Want, ...]
@@ -48,6 +52,8 @@ class Option:
 
 @dataclass(frozen=True)
 class Parameter:
+    """A tensor a method takes, with what its comment says."""
+
     name: str
     comment: str
     optional: bool
@@ -86,6 +92,8 @@ class Call:
 
 @dataclass(frozen=True)
 class Method:
+    """One entry of the spec as a method of the runner."""
+
     name: str
     parameters: tuple[Parameter, ...]
     wants: tuple[Want, ...]

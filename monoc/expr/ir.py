@@ -43,6 +43,8 @@ class Span:
 
 
 class UnaryOp(StrEnum):
+    """Functions of one value."""
+
     NEG = "neg"
     ABS = "abs"
     EXP2 = "exp2"
@@ -54,6 +56,8 @@ class UnaryOp(StrEnum):
 
 
 class BinaryOp(StrEnum):
+    """Functions of two values."""
+
     ADD = "add"
     SUB = "sub"
     MUL = "mul"
@@ -63,6 +67,8 @@ class BinaryOp(StrEnum):
 
 
 class CompareOp(StrEnum):
+    """Comparisons, of fp32 values."""
+
     LT = "lt"
     LE = "le"
     GT = "gt"
@@ -72,6 +78,8 @@ class CompareOp(StrEnum):
 
 
 class ReduceOp(StrEnum):
+    """How a reduction adds up (or takes the largest)."""
+
     SUM = "sum"  # any order: split over lanes, waves and CTAs as the schedule likes
     ORDERED_SUM = "ordered_sum"  # ((x0 + x1) + x2) + ..., in index order
     PAIRWISE_SUM = "pairwise_sum"  # (x0 + x1) + (x2 + x3), ...: a balanced tree in index order
@@ -80,11 +88,15 @@ class ReduceOp(StrEnum):
 
 @dataclass(frozen=True)
 class IndexVar:
+    """An index variable by its name."""
+
     name: str
 
 
 @dataclass(frozen=True)
 class IndexConst:
+    """A fixed index."""
+
     value: int
 
 
@@ -128,12 +140,16 @@ class Local(_Node):
 
 @dataclass(frozen=True)
 class Unary(_Node):
+    """``op(x)``."""
+
     op: UnaryOp
     x: Expr
 
 
 @dataclass(frozen=True)
 class Binary(_Node):
+    """``op(a, b)``, rounded once."""
+
     op: BinaryOp
     a: Expr
     b: Expr
@@ -158,6 +174,8 @@ class Round(_Node):
 
 @dataclass(frozen=True)
 class Compare(_Node):
+    """``a op b``, the condition of a :class:`Select`."""
+
     op: CompareOp
     a: Expr
     b: Expr

@@ -19,6 +19,8 @@ __all__ = ["register"]
 
 
 class GraphFormat(StrEnum):
+    """What ``monoc graph`` writes."""
+
     DOT = "dot"
     MERMAID = "mermaid"
     SVG = "svg"

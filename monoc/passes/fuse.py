@@ -57,6 +57,8 @@ RULES: tuple[Rule, ...] = (
 
 @dataclass(frozen=True)
 class Fuse:
+    """Operations into stages, by the rules of ``monoc/passes/rules/``."""
+
     name: str = "fuse"
 
     def run(self, layer: Layer) -> Layer:

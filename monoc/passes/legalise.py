@@ -51,6 +51,8 @@ LEGAL: tuple[Requirement, ...] = (
 
 @dataclass(frozen=True)
 class Legalise:
+    """Refuses sizes the skeletons' tiles cannot take in some build."""
+
     name: str = "legalise"
 
     def run(self, layer: Layer) -> Layer:

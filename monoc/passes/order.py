@@ -19,6 +19,8 @@ __all__ = ["OrderStages"]
 
 @dataclass(frozen=True)
 class OrderStages:
+    """The order of a launch's stages, and what follows from who comes before whom."""
+
     name: str = "order-stages"
 
     def run(self, layer: Layer) -> Layer:

@@ -25,6 +25,8 @@ def ranks_of(value: str) -> str:
 
 @dataclass(frozen=True)
 class ShardTp:
+    """``all_reduce`` into a push to every rank and a sum over the ranks."""
+
     name: str = "shard-tp"
 
     def run(self, layer: Layer) -> Layer:

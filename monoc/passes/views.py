@@ -20,6 +20,8 @@ _VIEWS = ("split", "group", "flatten")
 
 @dataclass(frozen=True)
 class ResolveViews:
+    """Splits, groups and flattenings into views: parts of values, no operations."""
+
     name: str = "resolve-views"
 
     def run(self, layer: Layer) -> Layer:

@@ -61,6 +61,8 @@ class RegionRow:
 
 @dataclass(frozen=True)
 class LaunchReport:
+    """A launch of the build: its tag, its LDS in bytes, its tables, its critical chain."""
+
     name: str
     tag: int
     ends_epoch: bool

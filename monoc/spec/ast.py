@@ -38,12 +38,16 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Ident:
+    """A name where it is written."""
+
     name: str
     span: Span = field(compare=False)
 
 
 @dataclass(frozen=True)
 class Node:
+    """An expression as written, with its place."""
+
     span: Span = field(compare=False, repr=False)
 
     def children(self) -> tuple[Node, ...]:
@@ -61,12 +65,16 @@ class Node:
 
 @dataclass(frozen=True)
 class Number(Node):
+    """A number, exactly as written."""
+
     value: Fraction
     text: str
 
 
 @dataclass(frozen=True)
 class Name(Node):
+    """A name read."""
+
     name: str
 
 
@@ -83,6 +91,8 @@ class Index(Node):
 
 @dataclass(frozen=True)
 class Call(Node):
+    """``function(args, keywords)``."""
+
     function: Ident
     args: tuple[Node, ...]
     keywords: tuple[tuple[Ident, Node], ...]
@@ -104,6 +114,8 @@ class Op(Node):
 
 @dataclass(frozen=True)
 class ListNode(Node):
+    """``[items]``, or several values in parentheses."""
+
     items: tuple[Node, ...]
 
     def children(self) -> tuple[Node, ...]:
@@ -120,6 +132,8 @@ class Axis:
 
 @dataclass(frozen=True)
 class ReduceNode(Node):
+    """``op<rounding>[axes] body``."""
+
     op: str
     rounding: Ident | None
     axes: tuple[Axis, ...]
@@ -142,11 +156,15 @@ class Extent(Node):
 
 @dataclass(frozen=True)
 class StatementNode:
+    """A statement, with its place."""
+
     span: Span
 
 
 @dataclass(frozen=True)
 class IndexStatement(StatementNode):
+    """``target[axes] = value when guard else otherwise``."""
+
     target: Ident
     axes: tuple[Axis, ...]
     value: Node
@@ -156,6 +174,8 @@ class IndexStatement(StatementNode):
 
 @dataclass(frozen=True)
 class AssignStatement(StatementNode):
+    """``targets = value as label when guard else otherwise``."""
+
     targets: tuple[Ident, ...]
     value: Node
     label: Ident | None
@@ -165,12 +185,16 @@ class AssignStatement(StatementNode):
 
 @dataclass(frozen=True)
 class EffectStatement(StatementNode):
+    """A call that writes one of its operands, without a result."""
+
     call: Node
     guard: Node | None
 
 
 @dataclass(frozen=True)
 class Return(StatementNode):
+    """``return values``, the last line of a definition."""
+
     values: tuple[Node, ...]
 
 
@@ -192,6 +216,8 @@ class FnDef:
 
 @dataclass(frozen=True)
 class Param:
+    """A parameter of a definition, with its axes where they are named."""
+
     name: Ident
     axes: tuple[Axis, ...] | None
 
@@ -207,12 +233,16 @@ class Def:
 
 @dataclass(frozen=True)
 class LaunchBlock:
+    """``launch name:`` and its statements."""
+
     name: Ident
     body: tuple[StatementNode, ...]
 
 
 @dataclass(frozen=True)
 class HostStep:
+    """``host name(args) -> writes when guard``."""
+
     name: Ident
     args: tuple[Ident, ...]
     writes: tuple[Ident, ...]
@@ -221,6 +251,8 @@ class HostStep:
 
 @dataclass(frozen=True)
 class EntryBlock:
+    """``entry name(args) -> outputs:`` and its launches and host steps."""
+
     name: Ident
     args: tuple[Ident, ...]
     outputs: tuple[Ident, ...]
@@ -229,6 +261,8 @@ class EntryBlock:
 
 @dataclass(frozen=True)
 class ProgramText:
+    """A whole program, parsed line by line."""
+
     fns: tuple[FnDef, ...]
     defs: tuple[Def, ...]
     entries: tuple[EntryBlock, ...]

@@ -59,6 +59,8 @@ class BinOp(StrEnum):
 
 
 class BuildFunction(StrEnum):
+    """Functions of the language of sizes."""
+
     CDIV = "cdiv"  # division rounded up
     PAD = "pad"  # pad(n, m): n rounded up to a multiple of m
     MIN = "min"
@@ -83,6 +85,8 @@ _LEVEL = {
 
 @dataclass(frozen=True)
 class BuildExpr:
+    """A node of the tree: what all of them can do."""
+
     span: Span | None = field(default=None, compare=False, kw_only=True, repr=False)
 
     def evaluate(self, env: Mapping[str, BuildValue]) -> int:
@@ -117,6 +121,8 @@ class BuildExpr:
 
 @dataclass(frozen=True)
 class BuildInt(BuildExpr):
+    """An integer."""
+
     value: int
 
     def evaluate(self, env: Mapping[str, BuildValue]) -> int:
@@ -139,6 +145,8 @@ class BuildAny(BuildExpr):
 
 @dataclass(frozen=True)
 class BuildName(BuildExpr):
+    """A dimension or a build parameter."""
+
     name: str
 
     def evaluate(self, env: Mapping[str, BuildValue]) -> int:
@@ -150,6 +158,8 @@ class BuildName(BuildExpr):
 
 @dataclass(frozen=True)
 class BuildNot(BuildExpr):
+    """``not x``."""
+
     x: BuildExpr
 
     def children(self) -> tuple[BuildExpr, ...]:
@@ -165,6 +175,8 @@ class BuildNot(BuildExpr):
 
 @dataclass(frozen=True)
 class BuildBinary(BuildExpr):
+    """``a op b``; ``/`` is exact."""
+
     op: BinOp
     a: BuildExpr
     b: BuildExpr
@@ -201,6 +213,8 @@ def _same(expr: BuildExpr, op: BinOp) -> bool:
 
 @dataclass(frozen=True)
 class BuildCall(BuildExpr):
+    """``function(args)``."""
+
     function: BuildFunction
     args: tuple[BuildExpr, ...]
 

@@ -26,6 +26,8 @@ Argument = Callable[[Node, str, Scope, BuildExpr, bool], tuple[str, ValueType]]
 
 @dataclass
 class OpCaller:
+    """Calls of structured operations: their operands and attributes checked, their results defined."""
+
     names: Names
     scalars: Scalars
     samples: Samples

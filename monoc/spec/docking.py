@@ -65,6 +65,8 @@ class VariantChoice:
 
 @dataclass(frozen=True)
 class Argument:
+    """An argument of a docked method; ``optional``: may be None."""
+
     name: str
     optional: bool
 

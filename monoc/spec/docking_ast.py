@@ -58,6 +58,8 @@ class Item(Node):
 
 @dataclass(frozen=True)
 class Invoke(Node):
+    """``function(arguments, keywords)``."""
+
     function: Node
     arguments: tuple[Node, ...]
     keywords: tuple[tuple[str, Node], ...]

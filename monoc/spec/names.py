@@ -25,6 +25,8 @@ __all__ = ["Declared", "NameKind", "Names"]
 
 
 class NameKind(StrEnum):
+    """What a name stands for, as errors say it."""
+
     PARAM = "build parameter"
     DIM = "dimension"
     CONSTANT = "constant"
@@ -36,6 +38,8 @@ class NameKind(StrEnum):
 
 @dataclass
 class Declared:
+    """A name's declaration."""
+
     kind: NameKind
     span: Span
     value: Fraction | None = None  # of a constant
@@ -45,6 +49,8 @@ class Declared:
 
 @dataclass
 class Names:
+    """Every name of a spec; errors go to ``diagnostics``."""
+
     diagnostics: Diagnostics
     table: dict[str, Declared] = field(default_factory=dict)
     folded: dict[str, str] = field(default_factory=dict)  # upper case -> the name

@@ -86,6 +86,7 @@ def _splits(t: ValueType, axis: int) -> bool:
 
 
 def linear(c: OpCheck) -> tuple[ValueType, ...]:
+    """x [.., k] times a weight [n, k]: f32 [.., n]."""
     w = _check_operands(c)
     x = c.types["x"]
     if len(w.shape) != 2 or len(x.shape) < 2:
@@ -105,6 +106,7 @@ def linear(c: OpCheck) -> tuple[ValueType, ...]:
 
 
 def grouped_linear(c: OpCheck) -> tuple[ValueType, ...]:
+    """Group g of x [t, groups, k] times rows g of a weight [groups * n, k]: f32 [t, groups, n]."""
     w = _check_operands(c)
     x = c.types["x"]
     if len(w.shape) != 2 or len(x.shape) != 3:
@@ -121,6 +123,7 @@ def grouped_linear(c: OpCheck) -> tuple[ValueType, ...]:
 
 
 def expert_linear(c: OpCheck) -> tuple[ValueType, ...]:
+    """x [t, k] (or [t, topk, k]) times the picked experts' weights [experts, n, k]: f32 [t, topk, n]."""
     w = _check_operands(c)
     x = c.types["x"]
     ids = c.want("ids", (DType.I32,), (2,))
@@ -147,6 +150,7 @@ def expert_linear(c: OpCheck) -> tuple[ValueType, ...]:
 
 
 def mxfp8(c: OpCheck) -> tuple[ValueType, ...]:
+    """x as MXFP8: the same shape, a code a 32 columns."""
     x = c.want("x", _FLOATS, (2, 3))
     c.whole("x")
     c.multiple(x.shape[-1], MX_BLOCK, "the last axis of x of mxfp8", "x")
@@ -154,6 +158,7 @@ def mxfp8(c: OpCheck) -> tuple[ValueType, ...]:
 
 
 def rope(c: OpCheck) -> tuple[ValueType, ...]:
+    """x with its last columns turned by the positions' angles."""
     x = c.want("x", _FLOATS, (2, 3))
     c.whole("x")
     table = c.want("table", (DType.F32,), (2,))
@@ -191,6 +196,7 @@ def _cache(c: OpCheck, param: str, width: BuildExpr) -> None:
 
 
 def kv_insert(c: OpCheck) -> tuple[ValueType, ...]:
+    """x written into a cache's records; no result."""
     x = c.want("x", (DType.BF16,), (2,))
     c.replicated("x")
     slots = c.want("slots", (DType.I64, DType.I32), (1,))
@@ -200,6 +206,7 @@ def kv_insert(c: OpCheck) -> tuple[ValueType, ...]:
 
 
 def key_table(c: OpCheck) -> tuple[ValueType, ...]:
+    """A token's keys, window and selected rows: i32 [t, width] and counts."""
     tokens = c.want("positions", (DType.I64,), (1,)).shape[0]
     window = c.want("window_slots", (DType.I32,), (2, 3))
     for param, dtype in (("slots", DType.I64), ("window_lens", DType.I32), ("requests", DType.I32)):
@@ -221,6 +228,7 @@ def key_table(c: OpCheck) -> tuple[ValueType, ...]:
 
 
 def attend(c: OpCheck) -> tuple[ValueType, ...]:
+    """q [t, heads, head] against the keys: bf16 of the same shape."""
     q = c.want("q", (DType.BF16,), (3,))
     c.whole("q")
     keys, counts = c.want("keys", (DType.I32,), (2,)), c.want("counts", (DType.I32,), (2,))
@@ -253,6 +261,7 @@ def attend(c: OpCheck) -> tuple[ValueType, ...]:
 
 
 def sinkhorn(c: OpCheck) -> tuple[ValueType, ...]:
+    """A square matrix a token, scaled to rows and columns of sum 1."""
     z = c.want("z", (DType.F32,), (3,))
     c.replicated("z")
     c.same(z.shape[1], z.shape[2], f"{c.op}: the two axes of z", "z")
@@ -260,6 +269,7 @@ def sinkhorn(c: OpCheck) -> tuple[ValueType, ...]:
 
 
 def route(c: OpCheck) -> tuple[ValueType, ...]:
+    """The picked experts and their weights: i32 and f32 [t, topk]."""
     score = c.want("score", (DType.F32,), (2,))
     c.replicated("score")
     if "bias" in c.types:
@@ -276,6 +286,7 @@ def route(c: OpCheck) -> tuple[ValueType, ...]:
 
 
 def all_reduce(c: OpCheck) -> tuple[ValueType, ...]:
+    """A partial sum added up over the ranks, the same on all of them."""
     x = c.want("x", (DType.BF16,), (2,))
     if x.sharding.kind is not ShardingKind.PARTIAL:
         c.fail(
@@ -288,6 +299,7 @@ def all_reduce(c: OpCheck) -> tuple[ValueType, ...]:
 
 
 def split(c: OpCheck) -> tuple[ValueType, ...]:
+    """Columns in parts: sizes given, or equal ones."""
     x = c.types["x"]
     sizes = c.attributes.get("sizes")
     if sizes is None:
@@ -314,6 +326,7 @@ def split(c: OpCheck) -> tuple[ValueType, ...]:
 
 
 def group(c: OpCheck) -> tuple[ValueType, ...]:
+    """The last axis in ``into`` groups: [t, into, each]."""
     x = c.types["x"]
     into = c.size("into")
     if any(n < 1 or columns % n for columns, n in c.pairs(x.shape[-1], into)):
@@ -325,6 +338,7 @@ def group(c: OpCheck) -> tuple[ValueType, ...]:
 
 
 def flatten(c: OpCheck) -> tuple[ValueType, ...]:
+    """The last two axes as one."""
     x = c.types["x"]
     if len(x.shape) < 2:
         c.fail(Code.RANK, f"flatten of {len(x.shape)} axes", "x", "two axes or more")
@@ -334,6 +348,7 @@ def flatten(c: OpCheck) -> tuple[ValueType, ...]:
 
 
 def concat(c: OpCheck) -> tuple[ValueType, ...]:
+    """Columns one after the other."""
     a, b = c.types["a"], c.types["b"]
     if (a.dtype, a.block) != (b.dtype, b.block):
         c.fail(Code.DTYPE, f"concat of {type_text(a)} and {type_text(b)}", "b")

@@ -19,6 +19,8 @@ __all__ = ["OPS", "AttributeKind", "AttributeSpec", "OpSpec", "OperandSpec"]
 
 
 class AttributeKind(StrEnum):
+    """What an attribute of an operation may be."""
+
     SIZE = "size"  # an integer expression over dimensions and build parameters
     SIZES = "sizes"  # a list of them
     REAL = "real"  # a constant expression, rounded to fp32 once
@@ -28,6 +30,8 @@ class AttributeKind(StrEnum):
 
 @dataclass(frozen=True)
 class OperandSpec:
+    """An operand of an operation."""
+
     name: str
     optional: bool = False  # may be left out or guarded off: the operation does without it
     written: bool = False  # the operation writes it in place
@@ -35,6 +39,8 @@ class OperandSpec:
 
 @dataclass(frozen=True)
 class AttributeSpec:
+    """A keyword of an operation."""
+
     name: str
     kind: AttributeKind
     default: AttributeValue | None = None
@@ -44,6 +50,8 @@ class AttributeSpec:
 
 @dataclass(frozen=True)
 class OpSpec:
+    """A structured operation: what it takes, how many results it has, the rule of their types."""
+
     name: str
     operands: tuple[OperandSpec, ...]
     attributes: tuple[AttributeSpec, ...]

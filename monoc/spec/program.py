@@ -33,6 +33,8 @@ __all__ = [
 
 
 class ShardingKind(StrEnum):
+    """How the ranks' parts make up a value."""
+
     REPLICATED = "replicated"  # every rank holds the same bits
     SPLIT = "split"  # each rank holds its share of axis `axis`
     PARTIAL = "partial"  # the value is the sum over ranks of what each holds
@@ -40,6 +42,8 @@ class ShardingKind(StrEnum):
 
 @dataclass(frozen=True)
 class Sharding:
+    """A value's sharding over tp."""
+
     kind: ShardingKind
     axis: int | None = None  # of SPLIT
 
@@ -67,6 +71,8 @@ class ValueType:
 
 
 class Role(StrEnum):
+    """What a tensor is to the layer."""
+
     INPUT = "input"  # given to every step; some are also written by a host call
     WEIGHT = "weight"
     CACHE = "cache"  # read and written in place (KV records)
@@ -277,6 +283,8 @@ class WeightField:
 
 @dataclass(frozen=True)
 class WeightClass:
+    """A class of the runner that holds weights."""
+
     name: str
     fields: tuple[WeightField, ...]
 
@@ -302,6 +310,8 @@ class RunnerBound:
 
 @dataclass(frozen=True)
 class Runner:
+    """The emitted runner's class, its weight classes and keywords."""
+
     class_name: str
     weights: tuple[WeightClass, ...]  # the last one is what the methods take
     options: tuple[RunnerOption, ...]
@@ -313,6 +323,8 @@ class Runner:
 
 @dataclass(frozen=True)
 class Target:
+    """The GPU compiled for, and the launches' shape on it."""
+
     arch: str
     ctas: int
     threads: int
@@ -332,6 +344,8 @@ class HandoffOverride:
 
 @dataclass(frozen=True)
 class Schedule:
+    """What the spec says of the schedule: overrides, knobs, two hops."""
+
     handoffs: tuple[HandoffOverride, ...] = ()
     knobs: tuple[tuple[str, BuildExpr], ...] = ()
     two_hop: BuildExpr | None = None  # the builds whose all-reduces go through each column's owner rank
@@ -342,6 +356,8 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Program:
+    """A whole spec, resolved and checked."""
+
     name: str
     licence: str  # SPDX expression for the emitted files
     path: str  # of the spec, as given

@@ -35,12 +35,16 @@ class YamlText:
 
 @dataclass(frozen=True)
 class YamlList:
+    """A sequence."""
+
     items: tuple[YamlNode, ...]
     span: Span
 
 
 @dataclass(frozen=True)
 class YamlMap:
+    """A mapping, in the order written."""
+
     items: tuple[tuple[YamlText, YamlNode], ...]
     span: Span
 
