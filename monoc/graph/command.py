@@ -13,6 +13,7 @@ import typer
 from monoc.diagnostics import ExitCode
 from monoc.graph import build_graphs
 from monoc.graph.draw import dot, mermaid
+from monoc.options import Spec, bad_input
 from monoc.spec.load import load_program
 
 __all__ = ["register"]
@@ -31,7 +32,7 @@ def register(app: typer.Typer) -> None:
 
     @app.command("graph")
     def graph(
-        spec: Annotated[str, typer.Argument(metavar="SPEC", help="The spec file.")],
+        spec: Spec,
         form: Annotated[
             GraphFormat, typer.Option("--format", help="dot, mermaid, or svg (needs graphviz).")
         ] = GraphFormat.DOT,
@@ -42,8 +43,7 @@ def register(app: typer.Typer) -> None:
         graphs = build_graphs(load_program(spec))
         chosen = [g for g in graphs if launch in ("", g.launch)]
         if not chosen:
-            typer.echo(f"{spec}: no launch {launch!r}; there are {', '.join(g.launch for g in graphs)}", err=True)
-            raise typer.Exit(ExitCode.BAD_INPUT)
+            bad_input(f"{spec}: no launch {launch!r}; there are {', '.join(g.launch for g in graphs)}")
         text = mermaid(chosen) if form is GraphFormat.MERMAID else dot(chosen)
         if form is GraphFormat.SVG:
             text = _svg(text)
@@ -56,8 +56,7 @@ def register(app: typer.Typer) -> None:
 def _svg(text: str) -> str:
     tool = shutil.which("dot")
     if tool is None:
-        typer.echo("svg needs graphviz's dot on the path; take --format dot or mermaid", err=True)
-        raise typer.Exit(ExitCode.BAD_INPUT)
+        bad_input("svg needs graphviz's dot on the path; take --format dot or mermaid")
     drawn = subprocess.run([tool, "-Tsvg"], input=text, capture_output=True, text=True, check=False)
     if drawn.returncode:
         typer.echo(f"dot failed: {drawn.stderr.strip()}", err=True)

@@ -49,7 +49,9 @@ def register(app: typer.Typer) -> None:
         if as_json:
             typer.echo(json.dumps({**report.as_json(), "failures": failures}, indent=2))
         else:
-            _show(report, Console())
+            console = Console()
+            console.width = max(console.width, 150)  # piped output is not cut
+            _show(report, console)
             typer.echo(f"proofs: {proof.builds} builds, " + (f"{len(failures)} failures" if failures else "all hold"))
             for failure in failures:
                 typer.echo(f"  {failure}")

@@ -136,21 +136,31 @@ def _used(stage: Any) -> set[str]:
 
 def _stages(plan: PlanModule, b: Any, launch: Launch, barriers: tuple[str, ...]) -> tuple[StageRow, ...]:
     known = {s.name: s for s in launch.stages}
+    stages = plan.LAUNCHES[launch.name].stages(b)
     return tuple(
         StageRow(
             name=name,
             skeleton=known[name].skeleton,
             tasks=stage.tasks,
             first_cta=stage.first_cta % plan.GRID,
-            placement=known[name].placement_reason,
+            placement=_placed(known[name].placement_reason, list(stages), name),
             take=stage.take,
             weight_bytes=sum(int(stage.weight_bytes(i)) for i in range(stage.tasks)),
             lds_bytes=stage.lds_bytes,
             barrier_before=name in barriers,
             statements=known[name].statements,
         )
-        for name, stage in plan.LAUNCHES[launch.name].stages(b).items()
+        for name, stage in stages.items()
     )
+
+
+def _placed(reason: str, stages: list[str], name: str) -> str:
+    """The placement's reason in a build of these stages: the stage it comes after may not be among them."""
+    after = reason.removeprefix("after ")
+    if after == reason or after in stages:
+        return reason
+    at = stages.index(name)
+    return f"after {stages[at - 1]}" if at else "first on the grid"
 
 
 def _hand_offs(

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from monoc.build.resources import MetadataError, parse_resources
+from monoc.diagnostics import ExitCode
 from monoc.sim.errors import HangError, SimulationError, SimulatorError, UsageError
 from monoc.sim.handoff import Manifest
 from monoc.sim.host.arguments import ArgumentText, bind, parse_argument
@@ -21,8 +22,6 @@ from monoc.sim.observe import Report
 from monoc.sim.simulator import Checks, Launch, Simulator
 
 __all__ = ["register", "sim"]
-
-FOUND, USAGE = 1, 2
 
 
 def _extent(text: str, option: str) -> tuple[int, int, int]:
@@ -100,7 +99,7 @@ def _failure(error: SimulatorError | MetadataError | OSError) -> tuple[int, dict
         found["findings"] = [{**asdict(f), "details": dict(f.details)} for f in error.findings]
     if isinstance(error, HangError):
         found["waiting"] = [asdict(group) for group in error.groups]
-    return FOUND if isinstance(error, (SimulationError, HangError)) else USAGE, found
+    return ExitCode.FOUND if isinstance(error, (SimulationError, HangError)) else ExitCode.BAD_INPUT, found
 
 
 def sim(

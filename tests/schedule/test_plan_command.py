@@ -39,6 +39,7 @@ def test_json_has_all_of_it(run) -> None:  # type: ignore[no-untyped-def]
             assert edge["form"]
             assert edge["why"]
             assert edge["consumer"] in names
+        assert all(s["placement"].removeprefix("after ") in {*names, "first on the grid"} for s in launch["stages"])
         used = {e["region"] for e in launch["hand_offs"]}
         regions = {r["region"]: r for r in launch["regions"]}
         assert used <= regions.keys()
