@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -42,10 +44,12 @@ Tensor = torch.Tensor
 class Both:
     """A value of every rank, in stated and in exact mode; a replicated one is the same object on all ranks.
 
-    fp32 / fp64 tensors, integer tensors or :class:`Mx`."""
+    fp32 / fp64 tensors, integer tensors or :class:`Mx`. ``again(rank, values)``: the value of a rank in stated mode
+    with other ``values`` of some of its statement's operands; of a statement of one rank alone."""
 
     stated: tuple[Any, ...]
     exact: tuple[Any, ...]
+    again: Callable[[int, Mapping[str, Any]], Any] | None = None
 
 
 Observer = Callable[[str, Statement, Both], "Sequence[Any] | None"]
@@ -156,7 +160,8 @@ class _Run:
         """Compute the statement's results on every rank in both modes, and let the observer see them."""
         stated: list[tuple[Any, ...]] = []
         exact: list[tuple[Any, ...]] = []
-        if isinstance(statement, OpStatement) and statement.op == "all_reduce":
+        alone = not (isinstance(statement, OpStatement) and statement.op == "all_reduce")
+        if not alone:
             (operand,) = statement.operands
             for arithmetic, found in ((self.reference.arithmetic, stated), (EXACT, exact)):
                 parts = [self._value(operand, r, arithmetic) for r in range(self.ranks)]
@@ -173,7 +178,8 @@ class _Run:
             stated.extend(stated[:1] * (self.ranks - len(stated)))
             exact.extend(exact[:1] * (self.ranks - len(exact)))
         for k, name in enumerate(statement.results):
-            self._settle(name, statement, Both(tuple(v[k] for v in stated), tuple(v[k] for v in exact)))
+            again = partial(self._again, statement, k) if alone else None
+            self._settle(name, statement, Both(tuple(v[k] for v in stated), tuple(v[k] for v in exact), again))
         if not statement.results:
             self._settle_cache(statement)
 
@@ -186,13 +192,28 @@ class _Run:
             return value
         return value.float()
 
-    def _one(self, s: Statement, rank: int, arithmetic: Arithmetic, stated: tuple[Any, ...] | None) -> tuple[Any, ...]:
+    def _again(self, statement: Statement, k: int, rank: int, values: Mapping[str, Any]) -> Any:
+        """Result ``k`` with other values of some operands."""
+        name = statement.results[k]
+        return self._kept(name, self._one(statement, rank, self.reference.arithmetic, None, values)[k])
+
+    def _one(
+        self,
+        s: Statement,
+        rank: int,
+        arithmetic: Arithmetic,
+        stated: tuple[Any, ...] | None,
+        instead: Mapping[str, Any] = MappingProxyType({}),
+    ) -> tuple[Any, ...]:
+        def value(name: str) -> Any:
+            return instead[name] if name in instead else self._value(name, rank, arithmetic)
+
         if isinstance(s, MapStatement):
             extents = {n: int(e.evaluate(self.env)) for n, e in s.extents}
-            values = {n: self._value(n, rank, arithmetic) for n in s.operands}
+            values = {n: value(n) for n in s.operands}
             token = next((n for n, e in s.extents if e.names() == {"tokens"}), None)
             return (evaluate_map(s.expr, s.index, extents, values, arithmetic, token),)
-        operands = {o.param: self._value(o.value, rank, arithmetic) for o in s.arguments if self._has(o.value)}
+        operands = {o.param: value(o.value) for o in s.arguments if self._has(o.value)}
         return OPERATIONS[s.op](Call(s, operands, self.env, arithmetic, stated))
 
     def _settle(self, name: str, statement: Statement, both: Both) -> None:

@@ -34,7 +34,8 @@ class Cell:
     """One run: steps of ``widths`` rows one after the other on ``tp`` ranks, inputs by ``seed`` and ``case``.
 
     ``barriers``: the all-barrier form. ``order``: the seed of the simulator's scheduling. ``turns``: other kinds of the
-    same entry that take turns with ``kind`` from step to step, on the same runners."""
+    same entry that take turns with ``kind`` from step to step, on the same runners. ``traffic``: whether the bytes of
+    weights are counted."""
 
     kind: Kind
     widths: tuple[int, ...]
@@ -44,6 +45,7 @@ class Cell:
     case: str = "usual"
     order: int = 0
     turns: tuple[Kind, ...] = ()
+    traffic: bool = False
 
     def builds(self, program: Program) -> list[Build]:
         """Of the steps in order. Raises LookupError if the spec has none of a step."""

@@ -18,7 +18,7 @@ from monoc.verify.cells import Cell, Kind, kinds, mixes, step_widths
 from monoc.verify.inputs.cases import CASES
 from monoc.verify.pool import run_cells
 from monoc.verify.report import as_json as records
-from monoc.verify.report import explain, summary_table
+from monoc.verify.report import explain, summary_table, traffic_table
 from monoc.verify.saved import Key, SavedReport, key_of, package_digest
 from monoc.verify.verify import CellResult
 
@@ -58,6 +58,7 @@ def register(app: typer.Typer) -> None:
         seed: Annotated[int, typer.Option(min=0, help="Of weights and inputs.")] = 0,
         orders: Annotated[int, typer.Option(min=1, help="Schedules of the CTAs that must leave the same bits.")] = 1,
         mix: Annotated[bool, typer.Option("--mix", help="Kinds take turns in the steps of one cell.")] = False,
+        traffic: Annotated[bool, typer.Option("--traffic", help="Count the bytes of weights asked for.")] = False,
         barriers: Barriers = False,
         jobs: Annotated[int, typer.Option(min=1, help="Processes that share the cells.")] = 1,
         save: Annotated[Path | None, typer.Option(help="Where to save the report (JSON), after every cell.")] = None,
@@ -84,6 +85,7 @@ def register(app: typer.Typer) -> None:
                 seed=seed,
                 barriers=barriers,
                 case=name,
+                traffic=traffic,
             )
         ]
         if not cells:
@@ -99,7 +101,10 @@ def register(app: typer.Typer) -> None:
         else:
             entries = {c.kind.entry for c in cells}
             outputs = dict.fromkeys(o for e in program.entries if e.name in entries for o in e.outputs)
-            Console(width=160).print(summary_table(report.cells, outputs))
+            console = Console(width=160)
+            console.print(summary_table(report.cells, outputs))
+            if traffic:
+                console.print(traffic_table(report.cells))
             for result in results:
                 for line in explain(result):
                     typer.echo(line)

@@ -13,10 +13,9 @@ bf16 behind a sum
     An error of 8e-7 of the row's RMS (n = 5120) lies across a boundary of bf16, whose spacing is 2^-8 to 2^-7 of a
     value, for about one value in 1000, small ones more often; a few such roundings follow each other (gate, up, their
     product). In the shortest rows there are (256) one value or so; five are 2 %: ``share``. Such a value moves by one
-    place: ``rtol`` 2^-7; where terms cancel, by a place of a term: ``atol`` 1e-3. Terms a and b of a pair turned by
-    RoPE cancel down to nothing: a place of each moves a cos - b sin by 2^-7 (|a cos| + |b sin|), at most 2^-7 of the
-    pair's norm, and its own rounding comes on top: ``pairs``. From the exact numbers: four roundings of 2^-9 in a row:
-    ``relative`` 2^-7.
+    place: ``rtol`` 2^-7, ``atol`` 1e-3 for the smallest; by more where bf16 values before it, which the kernel does not
+    leave in memory, were rounded to a neighbour as well: as far as moving those takes it (reach.py). From
+    the exact numbers: four roundings of 2^-9 in a row: ``relative`` 2^-7.
 attention
     Probabilities are rounded to bf16 against the maximum of their chunk in the kernel, of all keys in the reference;
     chunks' sums are rounded to bf16 before they are merged. Four roundings, each with a deviation of 2^-9 / sqrt(3) of
@@ -50,15 +49,13 @@ Tensor = torch.Tensor
 class Nearness:
     """What is asked of a value. ``bits``: the same bits as the stated rounding. Else: ``relative`` L2 distance from the
     exact numbers (design: at most 2e-2), at most ``share`` of the elements with other bits than the stated ones, and
-    every element within ``rtol`` of itself plus ``atol`` of the root mean square of its row (the last axis). The last
-    ``pairs`` columns are pairs turned by an angle: there ``rtol`` is also of the pair's norm, which the turn keeps."""
+    every element within ``rtol`` of itself plus ``atol`` of the root mean square of its row (the last axis)."""
 
     bits: bool
     share: float = 1.0
     rtol: float = 0.0
     atol: float = 0.0
     relative: float = 2e-2
-    pairs: int = 0
 
 
 @dataclass(frozen=True)
@@ -93,8 +90,8 @@ def nearness(dtype: DType, exact_order: bool, quantised: bool, attention: bool) 
     return Nearness(bits=False, rtol=1e-4, atol=1e-5, relative=1e-5)
 
 
-def compare(kernel: Any, stated: Any, exact: Any, asked: Nearness) -> Difference:
-    """``kernel`` against the reference in both modes."""
+def compare(kernel: Any, stated: Any, exact: Any, asked: Nearness, more: Tensor | None = None) -> Difference:
+    """``kernel`` against the reference in both modes; ``more``: what every element may be further away (reach.py)."""
     if isinstance(stated, Mx):
         codes = torch.equal(kernel.codes, stated.codes)
         values = _changed(kernel.values, stated.values)
@@ -110,14 +107,16 @@ def compare(kernel: Any, stated: Any, exact: Any, asked: Nearness) -> Difference
     kernel = kernel.reshape(stated.shape)
     changed = _changed(kernel.float().contiguous().view(torch.int32), stated.contiguous().view(torch.int32))
     changed &= ~((kernel == 0) & (stated == 0))
-    return _numbers(kernel.double(), stated.double(), exact.double(), changed, asked)
+    return _numbers(kernel.double(), stated.double(), exact.double(), changed, asked, more)
 
 
 def _changed(a: Tensor, b: Tensor) -> Tensor:
     return a != b
 
 
-def _numbers(kernel: Tensor, stated: Tensor, exact: Tensor, changed: Tensor, asked: Nearness) -> Difference:
+def _numbers(
+    kernel: Tensor, stated: Tensor, exact: Tensor, changed: Tensor, asked: Nearness, more: Tensor | None = None
+) -> Difference:
     changed = changed & ~(kernel.isnan() & stated.isnan())
     norm = float(exact.nan_to_num(0.0, 0.0, 0.0).norm())
     apart = torch.where(kernel == exact, 0.0, kernel - exact)
@@ -125,9 +124,9 @@ def _numbers(kernel: Tensor, stated: Tensor, exact: Tensor, changed: Tensor, ask
     share = float(changed.float().mean()) if changed.numel() else 0.0
     if asked.bits:
         return _verdict(changed, kernel, stated, relative, not changed.any(), "bits differ", share)
-    size = _sizes(stated, asked.pairs)
     rms = stated.nan_to_num(0.0, 0.0, 0.0).square().mean(dim=-1, keepdim=True).sqrt()
-    distance = torch.where(changed, (kernel - stated).abs(), 0.0) / (asked.rtol * size + asked.atol * rms + 1e-30)
+    allowed = asked.rtol * stated.abs() + asked.atol * rms + (0.0 if more is None else more) + 1e-30
+    distance = torch.where(changed, (kernel - stated).abs(), 0.0) / allowed
     strange = (kernel.isfinite() != stated.isfinite()) | (kernel.isnan() != stated.isnan())
     out = changed & (strange | (distance > 1))
     used = max(
@@ -144,15 +143,6 @@ def _numbers(kernel: Tensor, stated: Tensor, exact: Tensor, changed: Tensor, ask
     good = relative <= asked.relative
     found = _verdict(changed, kernel, stated, relative, good, "too far from the exact numbers", share)
     return replace(found, used=used)
-
-
-def _sizes(stated: Tensor, pairs: int) -> Tensor:
-    """What a relative error of each element is relative to: the element, of turned pairs the pair's norm too."""
-    size = stated.abs()
-    if pairs:
-        tail = size[..., -pairs:].reshape(*size.shape[:-1], -1, 2)
-        size[..., -pairs:] += tail.norm(dim=-1, keepdim=True).expand(tail.shape).flatten(-2)
-    return size
 
 
 def _verdict(

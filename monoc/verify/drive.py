@@ -73,7 +73,7 @@ class Driver:
         """New runners on every rank, ready for the cell's steps; ``wanted``: whether snapshots are. Raises what the
         runner raises; a simulation in which anything failed is not used again."""
         engine, host = self._simulated(cell.tp)
-        engine.simulator.seed = cell.order
+        engine.simulator.seed, engine.simulator.observe = cell.order, cell.traffic
         try:
             session = Session(self, host, engine, cell, weights, wanted)
             yield session

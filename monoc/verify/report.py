@@ -12,7 +12,7 @@ from rich.table import Table
 from monoc.verify.stages import Finding
 from monoc.verify.verify import CellResult
 
-__all__ = ["as_json", "explain", "summary_table"]
+__all__ = ["as_json", "explain", "summary_table", "traffic_table"]
 
 
 def summary_table(cells: Iterable[Mapping[str, Any]], outputs: Iterable[str]) -> Table:
@@ -32,6 +32,23 @@ def summary_table(cells: Iterable[Mapping[str, Any]], outputs: Iterable[str]) ->
         count, peak = f"{c['wave_instructions'] / 1e6:.1f}", f"{c['peak_bytes'] / 1e9:.1f}"
         seconds = f"{c['seconds']['all']:.1f}"
         table.add_row(c["cell"], "good" if c["good"] else "BAD", *errors, count, peak, seconds)
+    return table
+
+
+def traffic_table(cells: Iterable[Mapping[str, Any]]) -> Table:
+    """How often each cell's launches asked for every byte of a weight, at most, over the steps; all ranks together."""
+    table = Table(box=None)
+    for heading in ("cell", "launch", "weight", "", "megabytes implied", "asked for, times"):
+        table.add_column(heading, justify="right" if heading.startswith(("mega", "asked")) else "left")
+    for c in cells:
+        rows: dict[tuple[str, str], Mapping[str, Any]] = {}
+        for t in (t for s in c["steps"] for t in s["traffic"]):
+            known = rows.setdefault((t["launch"], t["weight"]), t)
+            if t["times"] > known["times"]:
+                rows[t["launch"], t["weight"]] = t
+        for (launch, weight), t in rows.items():
+            verdict = ("once" if t["good"] else "BAD") if t["streamed"] else "shared"
+            table.add_row(c["cell"], launch, weight, verdict, f"{t['implied'] / 1e6:.3f}", f"{t['times']:.3f}")
     return table
 
 
@@ -64,6 +81,12 @@ def explain(result: CellResult) -> list[str]:
             for n, d in step.ends.items()
             if not d.good
         ]
+        lines += [
+            f"{where}: {t.launch} asks for {t.requested} bytes of {t.weight}, {t.times:.2f} times the {t.implied} "
+            f"there are"
+            for t in step.traffic
+            if not t.good
+        ]
     return lines
 
 
@@ -93,6 +116,7 @@ def _cell(r: CellResult) -> dict[str, Any]:
         "case": r.cell.case,
         "barriers": r.cell.barriers,
         "orders": r.orders,
+        "traffic": r.cell.traffic,
         "good": r.good,
         "error": r.error,
         "unlike": r.unlike,
@@ -108,6 +132,7 @@ def _cell(r: CellResult) -> dict[str, Any]:
                 "unexplained_tokens": list(s.unexplained),
                 "end_to_end": {n: {"good": d.good, **asdict(d)} for n, d in s.ends.items()},
                 "bits": _digests(bits),
+                "traffic": [{**asdict(t), "times": t.times, "good": t.good} for t in s.traffic],
                 "values": [_value(f) for f in s.stages],
             }
             for s, bits in zip(r.steps, r.bits, strict=False)  # a step that failed has bits, but no findings

@@ -26,11 +26,11 @@ def package_digest(folder: Path) -> str:
 
 def key_of(cell: Cell, orders: int) -> Key:
     """What makes a cell's result: its name does not say seed, steps and schedules."""
-    return (cell.name, tuple(cell.widths), cell.seed, orders)
+    return (cell.name, tuple(cell.widths), cell.seed, orders, cell.traffic)
 
 
 def _saved_key(cell: Mapping[str, Any]) -> Key:
-    return (cell["cell"], tuple(cell["widths"]), cell["seed"], cell["orders"])
+    return (cell["cell"], tuple(cell["widths"]), cell["seed"], cell["orders"], cell["traffic"])
 
 
 @dataclass

@@ -8,17 +8,18 @@ a number on the edge of an fp8 rounding is not carried on.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from monoc.expr.ir import Reduce, ReduceOp, Unary, UnaryOp, walk
+from monoc.expr.ir import DType, Reduce, ReduceOp, Unary, UnaryOp, walk
 from monoc.reference.formats import KV_GROUP, Mx
 from monoc.reference.interpret import Both
 from monoc.spec.buildexpr import BuildExpr, BuildValue
 from monoc.spec.program import MapStatement, OpStatement, Program, ShardingKind, Statement
 from monoc.verify.compare import Difference, Nearness, compare, nearness
+from monoc.verify.reach import place, reach
 from monoc.verify.regions import Seen
 
 __all__ = ["Finding", "StageCheck"]
@@ -51,9 +52,10 @@ class StageCheck:
     findings: list[Finding] = field(default_factory=list)
     loose: set[str] = field(default_factory=set)  # values behind a sum in the kernel's order
     attended: set[str] = field(default_factory=set)  # values behind probabilities rounded by chunk
-    turned: dict[str, int] = field(
-        default_factory=dict
-    )  # values whose last columns are pairs that were turned: of so many
+    # How far values the kernel did not leave may be off for places of bf16 they or those before them were rounded by,
+    # and the values: by name, a tensor a rank.
+    off: dict[str, tuple[Tensor, ...]] = field(default_factory=dict)
+    hidden: dict[str, tuple[Tensor, ...]] = field(default_factory=dict)
 
     def __call__(self, name: str, statement: Statement, both: Both) -> Sequence[Any] | None:
         """Compare value ``name`` if the kernel left it; give the kernel's."""
@@ -61,16 +63,18 @@ class StageCheck:
             return self._cache(name, statement, both)
         self._trace(name, statement)
         seen = self.seen.get(name)
+        reached = self._reached(statement, both)
         if seen is None:
+            self._hide(name, statement, both, reached)
             return None
         type_ = self.program.type_of[name]
         quantised = isinstance(both.stated[0], Mx)
         asked = nearness(type_.dtype, name not in self.loose, quantised, name in self.attended)
-        asked = replace(asked, pairs=self.turned.get(name, 0))
         values = [_like(v, s) for v, s in zip(seen.ranks, both.stated, strict=True)]
         replicated = type_.sharding.kind is ShardingKind.REPLICATED  # whether the ranks agree is asked elsewhere
         for rank, value in enumerate(values[:1] if replicated else values):
-            found = compare(value, both.stated[rank], both.exact[rank], asked)
+            more = None if reached is None else reached[rank]
+            found = compare(value, both.stated[rank], both.exact[rank], asked, more)
             self._add(name, rank, seen.where, statement, asked, found)
         self.attended.discard(name)
         if seen.bits:
@@ -79,21 +83,32 @@ class StageCheck:
             self.loose.add(name)
         return values
 
+    def _reached(self, statement: Statement, both: Both) -> tuple[Tensor, ...] | None:
+        """How far the value moves with its hidden operands; None without such. In a sum their places average out."""
+        moved = {n: self.off[n] for n in statement.operands if n in self.off}
+        if not moved or both.again is None or isinstance(both.stated[0], Mx) or _adds(statement):
+            return None
+        return reach(both.again, both.stated, moved, self.hidden)
+
+    def _hide(self, name: str, statement: Statement, both: Both, reached: tuple[Tensor, ...] | None) -> None:
+        """Remember a value that is in no memory."""
+        if name not in self.loose or isinstance(both.stated[0], Mx):
+            return
+        off = reached
+        if isinstance(statement, MapStatement) and self.program.type_of[name].dtype is DType.BF16:
+            places = tuple(place(v) for v in both.stated)
+            off = places if reached is None else tuple(a + b for a, b in zip(places, reached, strict=True))
+        if off is not None:
+            self.off[name], self.hidden[name] = off, both.stated
+
     def _trace(self, name: str, statement: Statement) -> None:
         before = [v for v in statement.operands if v in self.loose]
-        own = (
-            any(isinstance(n, Reduce) and n.op is ReduceOp.SUM for n in walk(statement.expr))
-            or any(isinstance(n, Unary) and n.op is UnaryOp.EXP for n in walk(statement.expr))
-            if isinstance(statement, MapStatement)
-            else statement.op in _SUMS
+        own = _adds(statement) or (
+            isinstance(statement, MapStatement)
+            and any(isinstance(n, Unary) and n.op is UnaryOp.EXP for n in walk(statement.expr))
         )
         if own or before:
             self.loose.add(name)
-        if isinstance(statement, OpStatement) and statement.op in ("rope", "unrope"):
-            table = self.program.type_of[statement.operand("table") or ""]
-            self.turned[name] = int(table.shape[-1].evaluate(self.env))
-        elif isinstance(statement, MapStatement) and len(statement.operands) == 1:
-            self.turned[name] = self.turned.get(statement.operands[0], 0)  # rounded
         attends = isinstance(statement, OpStatement) and statement.op == "attend"
         through = [v for v in statement.operands if v in self.attended]
         if attends or (through and not own):
@@ -126,6 +141,13 @@ class StageCheck:
         at = statement.span
         line = f"{at.file}:{at.line}" if at is not None else ""
         self.findings.append(Finding(name, rank, where, statement.origin, line, asked, found))
+
+
+def _adds(statement: Statement) -> bool:
+    """Whether it adds in an order of the kernel's choice."""
+    if isinstance(statement, OpStatement):
+        return statement.op in _SUMS
+    return any(isinstance(n, Reduce) and n.op is ReduceOp.SUM for n in walk(statement.expr))
 
 
 def _like(value: Any, stated: Any) -> Any:

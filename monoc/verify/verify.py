@@ -25,6 +25,7 @@ from monoc.verify.noise import Ends, run_ends
 from monoc.verify.regions import LaunchMemory, Seen, read_regions
 from monoc.verify.resident import forget_peak, peak_bytes
 from monoc.verify.stages import Finding, StageCheck
+from monoc.verify.traffic import WeightTraffic, weight_traffic
 from monoc.verify.watch import StepResult, package_build
 
 __all__ = ["CellResult", "StepFindings", "Verifier"]
@@ -45,6 +46,7 @@ class StepFindings:
     ends: dict[str, End] = field(default_factory=dict)
     ranks_differ: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)  # hand-offs of the manifest that did not happen
+    traffic: list[WeightTraffic] = field(default_factory=list)  # of every launch, where the cell counts it
     rerouted: int = 0
     unexplained: tuple[int, ...] = ()
 
@@ -62,6 +64,7 @@ class StepFindings:
             and not self.missing
             and not self.unexplained
             and all(d.good for d in self.ends.values())
+            and all(t.good for t in self.traffic)
         )
 
 
@@ -184,6 +187,10 @@ class Verifier:
         self._reference(entry, step, weights, check)
         found.stages = check.findings
         picked = {n: seen[n].ranks[0] for n in ends.picks if n in seen}
+        if cell.traffic:
+            for shot in raw.snapshots:
+                launch = self.program.launch[shot.launch]
+                found.traffic += weight_traffic(self.program, launch, env, cell.tp, picked, shot.loaded)
         other = reroutes(picked, ends, step.build["tokens"])
         found.rerouted, found.unexplained = int(other.tokens.sum()), other.unexplained
         found.ends = compare_ends(self.program, entry, raw.outputs[0], ends, other.tokens)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,12 +35,14 @@ PAIR_FORMS = ("pair", "peer", "two_hop")
 @dataclass
 class Snapshot:
     """Memory after a launch, by rank. ``regions``: the bytes of each of the launch's regions, by name; ``kept``: values
-    kept for later launches. ``missing``: hand-offs that did not happen."""
+    kept for later launches. ``missing``: hand-offs that did not happen; ``loaded``: bytes by buffer, of all ranks, if
+    the simulator counts them."""
 
     launch: str
     missing: list[str]
     regions: list[dict[str, Tensor]] = field(default_factory=list)
     kept: list[dict[str, Tensor]] = field(default_factory=list)
+    loaded: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass
@@ -70,6 +73,9 @@ class WatchedEngine(SimulatorEngine):
             report = super().run_together(launches, memory)
             missing = missing_handoffs(manifest, crossing, counted, self.simulator.region_traffic())
             self.watch.look(symbol, memory, missing)
+            if report.observations is not None:
+                for moved in report.observations.traffic:
+                    self.watch.found[-1].loaded[moved.buffer] += moved.loaded
         finally:
             self.simulator.set_manifest(None)
         return report
