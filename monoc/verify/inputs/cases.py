@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from monoc.expr.ir import DType
+from monoc.reference.formats import MX_GROUP
 from monoc.spec.program import Entry, Program, Role
 from monoc.verify.inputs.roles import Roles
 from monoc.verify.inputs.step import Contexts, StepInputs
@@ -145,6 +146,17 @@ def _ties(program: Program, weights: Weights) -> None:
     _each(weights, roles.tensors("route", "bias") + _routers(program), equal)
 
 
+def _nan_like(program: Program, weights: Weights) -> None:
+    """Normed rows whose fourth and third codes of every four are 127 and 128: as an fp32 such a word is a NaN. (The
+    e4m3 bytes of numbers never are: 0x7f and 0xff are NaNs of their own.)"""
+
+    def change(norm: Tensor) -> None:
+        groups = torch.arange(len(norm)) // MX_GROUP % 4
+        norm.abs_().mul_(torch.tensor([1.0, 1.0, 256.0, 128.0])[groups].to(norm.dtype))
+
+    _each(weights, _norms(program), change)
+
+
 def _sinks(program: Program, weights: Weights) -> None:
     def change(sink: Tensor) -> None:
         values = torch.tensor([-torch.inf, -1e4, 1e4, 0.0, 88.0, -88.0, 3e38, -3e38])
@@ -169,6 +181,7 @@ CASES: Mapping[str, Case] = {
     "no-picks": Case("every selected key is -1", lambda tokens: Contexts(no_picks=True)),
     "zero-rows": Case("every second row is zero", step=_zero_rows),
     "saturated": Case("rows whose every fp8 value is the largest", step=_saturated),
+    "nan-like": Case("rows whose scale codes have the bits of an fp32 NaN", weights=_nan_like),
     "far-apart": Case("rows whose values span thirty powers of two", step=_far_apart),
     "same-experts": Case("all tokens pick from the same few experts", weights=_same_experts),
     "different-experts": Case("as many tokens as can pick experts of their own", weights=_own_experts, step=_own_block),
