@@ -122,6 +122,7 @@ def register(app: typer.Typer) -> None:
         launch: Annotated[str | None, typer.Option(help="Only this launch.")] = None,
         stages: Annotated[bool, typer.Option("--stages", help="Compile each stage alone.")] = False,
         barriers: Barriers = False,
+        wait_limit: Annotated[int, typer.Option(min=0, help="Microseconds a wait may take; 0: no limit.")] = 0,
         jobs: Annotated[int, typer.Option(min=1, help="Processes to compile in.")] = 2,
         as_json: Json = False,
     ) -> None:
@@ -140,8 +141,11 @@ def register(app: typer.Typer) -> None:
                 bad_input(f"--set {name}: no build parameter; there are {', '.join(parameters)}")
         if launch not in (None, *plan.LAUNCHES):
             bad_input(f"{folder} has no launch {launch!r}; there are {', '.join(plan.LAUNCHES)}")
+        if wait_limit > plan.LONGEST_WAIT:
+            bad_input(f"--wait-limit {wait_limit}: at most {plan.LONGEST_WAIT} microseconds")
+        options = {"barriers": barriers, "wait_limit": wait_limit}
         work = [
-            (folder, name, tuple(asdict(plan.with_flags(b, barriers=barriers)).items()), stage)
+            (folder, name, tuple(asdict(plan.with_flags(b, **options)).items()), stage)
             for name, b in _selected(program, package, kind, wanted)
             if launch in (None, name)
             for stage in (plan.LAUNCHES[name].stages(b) if stages else ("",))

@@ -82,7 +82,8 @@ class EmittedPackage:
         names = [n for n in self.plan.PARAMETERS[launch] if len(varies[n]) > 1]
         parts = [f"{n} {getattr(b, n)}" for n in names if not isinstance(getattr(b, n), bool)]
         parts += [n if getattr(b, n) else f"no {n}" for n in names if isinstance(getattr(b, n), bool)]
-        return " ".join([b.variant, *parts, *(f for f in self.plan.FLAGS if getattr(b, f))])
+        flags = [f if getattr(b, f) is True else f"{f} {getattr(b, f)}" for f in self.plan.FLAGS if getattr(b, f)]
+        return " ".join([b.variant, *parts, *flags])
 
     def compile(self, launch: str, b: Any, only: tuple[str, ...] | None = None, debug: bool = False) -> IsaResult:
         """Compile a launch of build ``b`` (``only``: these stages of it) to assembly.

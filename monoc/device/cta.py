@@ -8,12 +8,20 @@ from typing import Any
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
-from flydsl.expr import const_expr
+from flydsl.expr import const_expr, gpu
 
 from monoc.device.frozen import Frozen
-from monoc.device.intrinsics import constant_load, first_lane, kernel_arguments, opaque_scalar, opaque_vector
+from monoc.device.intrinsics import (
+    constant_load,
+    end_wave,
+    first_lane,
+    kernel_arguments,
+    opaque_scalar,
+    opaque_vector,
+)
+from monoc.device.memory import lds_load
 
-__all__ = ["Args", "Cta", "first_task", "run_tasks", "uniform"]
+__all__ = ["Args", "Cta", "end_wave_if", "first_task", "run_tasks", "uniform"]
 
 
 def uniform(v: Any) -> fx.Int32:
@@ -23,12 +31,16 @@ def uniform(v: Any) -> fx.Int32:
 
 @dataclass(frozen=True)
 class Cta(Frozen):
-    """Where this thread is: CTA ``bid`` of ``grid``, thread ``tid`` of ``threads``; ``lane`` of ``wave`` follow."""
+    """Where this thread is: CTA ``bid`` of ``grid``, thread ``tid`` of ``threads``; ``lane`` of ``wave`` follow.
+
+    ``lost``: in a build with a wait limit, the LDS word that says a wave of the CTA has given up.
+    """
 
     bid: Any
     tid: Any
     grid: int
     threads: int
+    lost: Any = None
 
     @property
     def lane(self) -> Any:
@@ -44,7 +56,20 @@ class Cta(Frozen):
 
     def fresh(self) -> Cta:
         """This CTA with an opaque thread id: lane arithmetic on it stays in the stage that asks."""
-        return Cta(self.bid, opaque_vector(self.tid), self.grid, self.threads)
+        return Cta(self.bid, opaque_vector(self.tid), self.grid, self.threads, self.lost)
+
+    def meet(self) -> None:
+        """All waves of the CTA have come here; in a build with a wait limit they end here if one of them gave up."""
+        gpu.barrier()
+        if self.lost is not None:
+            end_wave_if(uniform(lds_load(self.lost, 0)))
+
+
+@flyc.jit
+def end_wave_if(reason: Any) -> None:
+    """The wave ends here if ``reason`` (wave-uniform) is not 0."""
+    if reason != 0:
+        end_wave()
 
 
 def first_task(cta: Cta, at: int) -> Any:

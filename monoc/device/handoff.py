@@ -11,9 +11,10 @@ from typing import Any
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
-from flydsl.expr import const_expr, gpu, range_constexpr, rocdl
+from flydsl.expr import const_expr, range_constexpr, rocdl
 
 from monoc.device.frozen import Frozen
+from monoc.device.limit import WaitLimit
 from monoc.device.memory import DEVICE, PLAIN, SYSTEM, load, store
 
 __all__ = ["FlagRegion", "PairRegion", "PeerRegion", "PlainRegion", "drain_and_meet", "poll_pairs"]
@@ -36,10 +37,13 @@ def _store_pairs(address: Any, index: Any, words: list[Any], tag: Any, policy: i
 
 
 @flyc.jit
-def poll_pairs(address: Any, tag: Any, wanted: list[tuple[Any, int]], policy: int) -> list[list[Any]]:
+def poll_pairs(
+    address: Any, tag: Any, wanted: list[tuple[Any, int]], policy: int, limit: Any = None
+) -> list[list[Any]]:
     """The words of pairs ``wanted`` = [(pair index, pairs)], loaded together until every tag is ``tag``.
 
     While they are not there only the last of them is asked for: a waiting wave leaves memory to those it waits for.
+    Past ``limit`` (a :class:`WaitLimit` or None), the wave ends instead.
     """
     total = sum(count for _, count in wanted)
     last = fx.Int32(wanted[-1][0]) + (wanted[-1][1] - 1)
@@ -59,15 +63,39 @@ def poll_pairs(address: Any, tag: Any, wanted: list[tuple[Any, int]], policy: in
             bad = bad | (words[e] != tag)
         return bad
 
+    def stale_tag() -> Any:
+        # loaded again: kept for it, the loop's tags would need registers of their own
+        found = tag
+        for index, count in wanted:
+            for e in range(count):
+                seen = load(address, (fx.Int32(index) + e) * 2 + 1, policy=policy)
+                found = (seen != tag).select(seen, found)
+        return found
+
     v = load_all()
-    while stale(v):
-        rocdl.s_sleep(1)  # a side effect: keeps the loads inside the loop
-        if const_expr(total > 2):
-            pair = load(address, last * 2, fx.Int32, 2, policy)
-            while pair[1] != tag:
-                rocdl.s_sleep(1)
+    if const_expr(limit is None):
+        while stale(v):
+            rocdl.s_sleep(1)  # a side effect: keeps the loads inside the loop
+            if const_expr(total > 2):
                 pair = load(address, last * 2, fx.Int32, 2, policy)
-        v = load_all()
+                while pair[1] != tag:
+                    rocdl.s_sleep(1)
+                    pair = load(address, last * 2, fx.Int32, 2, policy)
+            v = load_all()
+    else:
+        own, begun = limit.own(), limit.begin()
+        over = fx.Int32(0)
+        while stale(v) & (over == 0):
+            rocdl.s_sleep(1)
+            over = limit.over(own, begun)
+            if const_expr(total > 2):
+                pair = load(address, last * 2, fx.Int32, 2, policy)
+                while (pair[1] != tag) & (over == 0):
+                    rocdl.s_sleep(1)
+                    over = limit.over(own, begun)
+                    pair = load(address, last * 2, fx.Int32, 2, policy)
+            v = load_all()
+        limit.settle(stale(v), tag, stale_tag, begun)
     out: list[list[Any]] = []
     at = 0
     for _, count in wanted:
@@ -76,10 +104,10 @@ def poll_pairs(address: Any, tag: Any, wanted: list[tuple[Any, int]], policy: in
     return out
 
 
-def drain_and_meet() -> None:
+def drain_and_meet(cta: Any) -> None:
     """All of the CTA's stores have left it: a flag may follow (a workgroup-scope release would not wait for them)."""
     rocdl.s_waitcnt(vmcnt=0)
-    gpu.barrier()
+    cta.meet()
 
 
 def _batches(wanted: list[tuple[Any, int]], limit: int) -> list[list[tuple[Any, int]]]:
@@ -100,6 +128,7 @@ class PairRegion(Frozen):
     address: Any
     tag: Any
     policy: int = DEVICE
+    limit: WaitLimit | None = None
 
     def put(self, index: Any, words: list[Any]) -> None:
         _store_pairs(self.address, index, words, self.tag, self.policy)
@@ -113,7 +142,7 @@ class PairRegion(Frozen):
     def get(self, wanted: list[tuple[Any, int]], batch: int = _POLL_WORDS) -> list[list[Any]]:
         out: list[list[Any]] = []
         for some in _batches(wanted, batch):
-            out += poll_pairs(self.address, self.tag, some, self.policy)
+            out += poll_pairs(self.address, self.tag, some, self.policy, self.limit)
         return out
 
 
@@ -159,13 +188,14 @@ class FlagRegion(Frozen):
     words: PlainRegion
     flags: Any  # Int64 address of the units' (1, tag) pairs
     tag: Any
+    limit: WaitLimit | None = None
 
     def put(self, index: Any, words: list[Any]) -> None:
         self.words.put(index, words)
 
     @flyc.jit
     def done(self, cta: Any, unit: Any) -> None:
-        drain_and_meet()
+        drain_and_meet(cta)
         if cta.tid == 0:
             _store_pairs(self.flags, unit, [fx.Int32(1)], self.tag, self.words.policy)
 
@@ -173,8 +203,8 @@ class FlagRegion(Frozen):
     def wait(self, cta: Any, first: Any, count: Any) -> None:
         """Every thread polls at most one flag (``count`` up to the CTA's threads), then the CTA meets."""
         if cta.tid < count:
-            poll_pairs(self.flags, self.tag, [(fx.Int32(first) + cta.tid, 1)], self.words.policy)
-        gpu.barrier()
+            poll_pairs(self.flags, self.tag, [(fx.Int32(first) + cta.tid, 1)], self.words.policy, self.limit)
+        cta.meet()
 
     def get(self, wanted: list[tuple[Any, int]], batch: int = 0) -> list[list[Any]]:
         # At the region's scope, not through the caches: a line may also hold words of a unit that is not announced yet,
@@ -192,6 +222,7 @@ class PeerRegion(Frozen):
     copies: tuple[Any, ...]
     own: Any
     tag: Any
+    limit: WaitLimit | None = None
 
     def put(self, index: Any, words: list[Any]) -> None:
         for rank in range_constexpr(len(self.copies)):
@@ -202,7 +233,7 @@ class PeerRegion(Frozen):
         address = self.copies[0]
         for other in range_constexpr(1, len(self.copies)):
             address = (rank == other).select(self.copies[other], address)
-        return PeerRegion((address,), self.own, self.tag)
+        return PeerRegion((address,), self.own, self.tag, self.limit)
 
     def done(self, cta: Any, unit: Any) -> None:
         """Nothing: every word carries its own tag."""
@@ -213,5 +244,5 @@ class PeerRegion(Frozen):
     def get(self, wanted: list[tuple[Any, int]], batch: int = _POLL_WORDS) -> list[list[Any]]:
         out: list[list[Any]] = []
         for some in _batches(wanted, batch):
-            out += poll_pairs(self.own, self.tag, some, SYSTEM)
+            out += poll_pairs(self.own, self.tag, some, SYSTEM, self.limit)
         return out

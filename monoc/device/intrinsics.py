@@ -12,9 +12,10 @@ from flydsl.expr import rocdl
 from flydsl.expr.typing import T, as_ir_value
 
 __all__ = [
-    "amdgcn_f32", "ballot_bits", "buffer_load", "buffer_resource", "buffer_store", "constant_f32", "constant_load",
-    "cvt_fp8_pair", "cvt_scaled_fp8_pair", "dpp_update", "first_lane", "kernel_arguments", "lane_permute", "mfma",
-    "mfma_scaled", "opaque_scalar", "opaque_vector", "permlane_swap", "read_lane", "realtime_clock",
+    "amdgcn_f32", "ballot_bits", "buffer_load", "buffer_resource", "buffer_store", "constant_f32",
+    "constant_load", "cvt_fp8_pair", "cvt_scaled_fp8_pair", "dpp_update", "end_wave", "first_lane", "kernel_arguments",
+    "lane_permute", "mfma", "mfma_scaled", "opaque_scalar", "opaque_vector", "permlane_swap", "read_lane",
+    "realtime_clock",
 ]  # fmt: skip
 
 # Untyped buffer descriptor, word 3: 32-bit data format, no swizzle, no bounds beyond num_records.
@@ -105,6 +106,12 @@ def constant_f32(value: float) -> fx.Float32:
 def realtime_clock() -> fx.Int64:
     """``s_memrealtime``: the 100 MHz counter all CUs share."""
     return fx.Int64(llvm.call_intrinsic(T.i64, "llvm.amdgcn.s.memrealtime", [], [], []))
+
+
+def end_wave() -> None:
+    """The wave ends here, its stores and LDS accesses done. A CTA's barriers then wait for its other waves alone
+    (AMD, *CDNA3 Instruction Set Architecture*, ``S_BARRIER``)."""
+    llvm.inline_asm(None, [], "s_waitcnt vmcnt(0) lgkmcnt(0)\n\ts_endpgm", "~{memory}", has_side_effects=True)
 
 
 def cvt_fp8_pair(a: Any, b: Any, old: Any, high: bool) -> fx.Int32:

@@ -119,7 +119,7 @@ def wave_wait(region: Any, lane: Any, first: Any, count: int) -> None:
     if const_expr(isinstance(region, FlagRegion)):
         for turn in range_constexpr(passes(count, 64)):
             item = fx.min(lane + 64 * turn, count - 1)
-            poll_pairs(region.flags, region.tag, [(first + item, 1)], region.words.policy)
+            poll_pairs(region.flags, region.tag, [(first + item, 1)], region.words.policy, region.limit)
 
 
 def unit_code(past: Any, code: Any) -> Any:

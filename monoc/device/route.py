@@ -11,7 +11,7 @@ from typing import Any
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
-from flydsl.expr import const_expr, gpu, range_constexpr
+from flydsl.expr import const_expr, range_constexpr
 
 from monoc.device.frozen import Frozen
 from monoc.device.intrinsics import ballot_bits, dpp_update, read_lane
@@ -85,7 +85,7 @@ class PickTiles(Frozen):
             if cta.tid == 0:
                 lds_store(lds.tile_first, self.picks, fx.Int32(self.picks))
                 lds_store(lds.totals, self.groups, fx.Int32(self.picks))
-            gpu.barrier()
+            cta.meet()
         else:
             self._sort(cta, route, base)
 
@@ -105,7 +105,7 @@ class PickTiles(Frozen):
             if at < masks:
                 lds_store(lds.masks, at, fx.Int32(0))
         route.wait(cta, 0, self.tokens)
-        gpu.barrier()
+        cta.meet()
         mine = [cta.tid + turn * cta.threads for turn in range(passes(self.picks, cta.threads))]
         for turn in range_constexpr(len(mine)):
             pick = mine[turn]
@@ -113,7 +113,7 @@ class PickTiles(Frozen):
                 token = self.token(pick)
                 at = self._take(route, base, pick) * self.mask_words + (token >> 5)
                 fx.llvm.atomic_or(lds.masks.ptr + at, fx.Int32(1) << (token & 31), syncscope="workgroup")
-        gpu.barrier()
+        cta.meet()
         # A lane an expert, a wave 64 of them: how many picks and tiles lie before it, first inside its group of 64.
         rounds = passes(self.groups, cta.waves)
         local = []
@@ -134,7 +134,7 @@ class PickTiles(Frozen):
                 lds_store(lds.starts, expert, before & ((1 << _HIGH) - 1))
             if (group < self.groups) & (cta.lane == 63):
                 lds_store(lds.totals, group, through)
-        gpu.barrier()
+        cta.meet()
         totals = [lds_load(lds.totals, group) for group in range(self.groups)]
         for turn in range_constexpr(rounds):
             group, known, tiles, before = local[turn]
@@ -156,7 +156,7 @@ class PickTiles(Frozen):
                 everything = everything + totals[g]
             lds_store(lds.totals, self.groups, everything >> _HIGH)
             lds_store(lds.tile_first, everything >> _HIGH, fx.Int32(self.picks))
-        gpu.barrier()
+        cta.meet()
 
     @flyc.jit
     def _place(self, pick: Any, totals: list[Any]) -> None:

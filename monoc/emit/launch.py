@@ -23,7 +23,9 @@ __all__ = ["LAUNCH_ARGUMENTS", "LaunchSource", "emit_launch", "environment", "la
 # What every launch takes after its stages' tensors: addresses and numbers the runner owns.
 LAUNCH_ARGUMENTS = ("scratch", "peers", "rank", "epoch", "timeline")
 
-_ALWAYS = frozenset({"Args", "Cta", "Regions", "read_epoch", "run_tasks", "stamp"})
+_ALWAYS = frozenset(
+    {"Args", "Cta", "Regions", "begin_limited", "limited_cta", "read_epoch", "run_tasks", "stamp", "wait_limit"}
+)
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,7 @@ def emit_launch(schedule: Schedule, launch: Launch, library: DeviceLibrary) -> L
     used = frozenset().union(*(names_in(source) for source in sources))
     device = frozenset(n for n in used - own if library.defines(n)) | _ALWAYS
     if launch.ends_epoch:
-        device |= {"mark_epoch", "end_epoch"}
+        device |= {"await_ranks", "mark_epoch", "end_epoch"}
     if launch.barriers:
         device |= {"grid_barrier"}
     points = request_points(launch)

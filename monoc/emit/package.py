@@ -27,7 +27,7 @@ def _device(library: DeviceLibrary, launches: list[LaunchSource]) -> str:
 
 def _init(program: Program) -> str:
     runner = program.runner
-    names = ["BLOCKS", "MAX_TOKENS", "Dims", *(c.name for c in runner.weights), runner.class_name]
+    names = ["BLOCKS", "MAX_TOKENS", "Dims", *(c.name for c in runner.weights), "WaitTimeoutError", runner.class_name]
     listed = "".join(f"    {name},\n" for name in names)
     if program.docking is not None:
         return _lazy_init(program, names)
@@ -68,6 +68,7 @@ def emit_package(program: Program, schedule: Schedule) -> dict[str, str]:
         "peer.py": (_HOST / "peer.py").read_text(),
         "plan.py": print_plan(schedule),
         "runner.py": emit_runner(program, schedule),
+        "waits.py": (_HOST / "waits.py").read_text(),
     }
     for source in launches:
         if f"{source.name}.py" in sources or source.name == "mono_decode":

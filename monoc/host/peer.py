@@ -111,6 +111,7 @@ class PeerBuffer:
         self._opened: list[int] = []
         self.local = 0
         self.rank = rank
+        self._device = device
         addresses: list[int] = []
         failure: Exception | None = None
         handle = b""
@@ -143,6 +144,11 @@ class PeerBuffer:
         address = self._heap.open(handle)
         self._opened.append(address)
         return address
+
+    def words(self, byte: int, count: int) -> list[int]:
+        """``count`` int32 words of the own buffer from ``byte`` on, read now."""
+        view = self._heap.view(self.local + byte, 4 * count, self._device)
+        return [int(word) for word in view.cpu().view(torch.int32).tolist()]
 
     def close(self) -> None:
         """Unmap the peers and free the own buffer; again is harmless. No launch of any rank may still be running."""

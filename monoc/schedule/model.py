@@ -296,8 +296,8 @@ class Schedule:
     ``dims``: build-independent constants (upper case); ``properties``: build-dependent dimensions, printed as
     properties of ``Plan`` and defined in this order; ``variants`` and ``require``: the build space;
     ``scratch_key``: the fields that choose a scratch buffer (builds that agree in them share one, so their
-    layouts must agree); ``flags``: boolean options every build takes (``barriers``, ``timeline``);
-    ``target``: the target's name.
+    layouts must agree); ``flags``: boolean options every build takes (``barriers``, ``timeline``), besides
+    ``wait_limit``; ``target``: the target's name.
     """
 
     name: str

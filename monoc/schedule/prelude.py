@@ -25,6 +25,15 @@ PAIR_BYTES = 8  # a (word, tag) pair
 ALIGN = 256
 MARKS_WORD = 64  # the epoch buffer: the epoch word, then from here a mark a CTA, then the counters
 PAIR_FORMS = ("pair", "peer", "two_hop")
+TICKS = 100  # of the GPUs' realtime clock in a microsecond
+# Waits of no region, -1, -2, ... in a health record; whether for other ranks, whether for all stages before.
+OTHER_WAITS = (
+    ("the grid barrier", False, True),
+    ("the epoch's marks", False, False),
+    ("the end marks of its CTAs", False, True),
+    ("the end marks of the other ranks", True, True),
+)
+LONGEST_WAIT = 20_000_000  # microseconds: differences of the clock's low word are right up to 42 s
 DTYPE_BYTES = {"f32": 4, "i32": 4, "bf16": 2, "i64": 8, "u8": 1, "e4m3": 1, "e2m1x2": 1, "e8m0": 1}
 
 
@@ -166,6 +175,41 @@ class HandOff(NamedTuple):
     tag: int
 
 
+class Health(NamedTuple):
+    """Where a launch of a build with a wait limit of ``ticks`` keeps what ends it: words of an area that starts
+    at ``byte`` of every rank's peer buffer. The stop word; a word a rank (``ended``: the tag of the step it has done)
+    and a CTA (``marks``: the same); a record for each CTA of each rank: 1 if it gave up, then launch, stage, region,
+    tag awaited, tag seen, ticks waited.
+    """
+
+    ticks: int
+    launch: int
+    ranks: int
+    grid: int
+    byte: int
+    stop: int = 0
+
+    @property
+    def ended(self) -> int:
+        return 64
+
+    @property
+    def records(self) -> int:
+        return round_up(self.ended + self.ranks, 64)
+
+    @property
+    def record_words(self) -> int:
+        return 8
+
+    @property
+    def marks(self) -> int:
+        return round_up(self.records + self.ranks * self.grid * self.record_words, 64)
+
+    @property
+    def words(self) -> int:
+        return self.marks + self.grid
+
+
 class Launch(NamedTuple):
     """A persistent launch; hand-offs carry tag TAGS_PER_EPOCH * epoch + ``tag``."""
 
@@ -302,10 +346,33 @@ def epoch_bytes() -> int:
 
 def timeline_points(launch: str) -> int:
     """Clock stamps a CTA of a timeline build writes: the start, then one a stage, run or not."""
-    return 1 + STAGE_COUNTS[launch]
+    return 1 + len(STAGES[launch])
 
 
-def with_flags(b: Plan, **flags: bool) -> Plan:
+def health(b: Plan, launch: str) -> Health | None:
+    """The health words of a launch; None in a build without a wait limit."""
+    if not b.wait_limit:
+        return None
+    at = round_up(peer_bytes(b.tp), ALIGN)
+    return Health(b.wait_limit * TICKS, list(LAUNCHES).index(launch), b.tp, GRID, at)
+
+
+def wait_place(launch: int, stage: int, wait: int) -> tuple[str, str, str, tuple[str, ...], bool, int]:
+    """What the numbers of a health record stand for: launch, stage, region (or what else was awaited), the stages
+    that write the region, whether every rank does, and the last stage (-1: none) that had to run for it."""
+    name = list(LAUNCHES)[launch]
+    at = (*STAGES[name], "the launch's end")[stage]
+    if wait < 0:
+        kind, other_ranks, all_before = OTHER_WAITS[-1 - wait]
+        return name, at, kind, (), other_ranks, stage - 1 if all_before else -1
+    region, made = list(LAUNCHES[name].regions(next(builds())).items())[wait]
+    made_here = (e.producer for e in LAUNCHES[name].edges if e.region == region and e.producer in STAGES[name])
+    writers = tuple(dict.fromkeys(made_here))
+    last = max((STAGES[name].index(writer) for writer in writers), default=-1)
+    return name, at, f"region {region}", writers, made.space == "peer", last
+
+
+def with_flags(b: Plan, **flags: int) -> Plan:
     """Build b with options (FLAGS) set."""
     return replace(b, **flags)
 
@@ -323,6 +390,7 @@ def canonical(b: Plan, launch: str) -> Plan:
 def symbol(b: Plan, launch: str) -> str:
     """The symbol of b's kernel of a launch."""
     fields = [f"{name}{int(getattr(b, name))}" for name in PARAMETERS[launch]]
-    flags = [name for name in FLAGS if getattr(b, name)]
-    return "_".join([NAME, launch, *fields, *flags])
+    flags = [name for name in FLAGS if getattr(b, name) is True]
+    limit = [f"wait{b.wait_limit}"] if b.wait_limit else []
+    return "_".join([NAME, launch, *fields, *flags, *limit])
 '''

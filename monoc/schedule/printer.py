@@ -39,6 +39,8 @@ _CHECK = """
             value = getattr(self, name)
             if value not in values:
                 raise ValueError(f"{name} = {value} is not served by variant {self.variant}: {values}")
+        if not 0 <= self.wait_limit <= LONGEST_WAIT:
+            raise ValueError(f"wait_limit = {self.wait_limit} is not between 0 and {LONGEST_WAIT} microseconds")
 """
 
 
@@ -90,6 +92,7 @@ def _plan_class(schedule: Schedule) -> str:
     lines += [f"    {name}: {kinds[name]}" for name in names]
     lines += [f"    variant: str = {first!r}"]
     lines += [f"    {flag}: bool = False" for flag in schedule.flags]
+    lines += ["    wait_limit: int = 0  # microseconds a wait may take before the launch ends; 0: no limit"]
     lines += [""]
     lines += [_CHECK.strip("\n")]
     for rule in schedule.require:
@@ -227,15 +230,19 @@ def _layout(schedule: Schedule) -> str:
         lines += [f"    ({''.join(f'{n!r}, ' for n in slot)})," for slot in _slots(schedule, space)]
         lines += [")", ""]
     counters = list(dict.fromkeys(c for la in schedule.launches for s in la.stages for c in s.shape.counters))
-    counts = ", ".join(f"{la.name!r}: {len(la.stages)}" for la in schedule.launches)
-    lines += [f"STAGE_COUNTS = {{{counts}}}  # stages of a launch, run or not"]
+    lines += ["# Stages of a launch in program order, run or not."]
+    lines += ["STAGES: dict[str, tuple[str, ...]] = {"]
+    for la in schedule.launches:
+        lines.append(f"    {la.name!r}: ({''.join(f'{s.name!r}, ' for s in la.stages)}),")
+    lines += ["}"]
     lines += ["# The build parameters a launch depends on: builds that agree in them share its kernel."]
     lines += ["PARAMETERS: dict[str, tuple[str, ...]] = {"]
     for la in schedule.launches:
         used = "".join(f"{p!r}, " for p in launch_parameters(schedule, [la]))
         lines += [f"    {la.name!r}: ({used}),"]
     lines += ["}"]
-    lines += [f"FLAGS: tuple[str, ...] = ({''.join(f'{f!r}, ' for f in schedule.flags)})", ""]
+    options = (*schedule.flags, "wait_limit")
+    lines += [f"FLAGS: tuple[str, ...] = ({''.join(f'{f!r}, ' for f in options)})", ""]
     lines += ["# Atomic counters of the epoch buffer, COUNTER_SLOTS words each."]
     lines += [f"COUNTERS: tuple[str, ...] = ({''.join(f'{c!r}, ' for c in counters)})"]
     most = max((len(launch.barriers) for launch in schedule.launches), default=0)

@@ -35,7 +35,7 @@ def resolve_entries(
 
 # Modules of a generated package, and methods of its runner
 _TAKEN = {
-    "launch": frozenset({"checks", "device", "mono_decode", "peer", "plan", "runner"}),
+    "launch": frozenset({"checks", "device", "mono_decode", "peer", "plan", "runner", "waits"}),
     "entry": frozenset({"check", "close", "kernels", "scratch", "supports", "warmup"}),
 }
 

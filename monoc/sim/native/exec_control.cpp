@@ -43,9 +43,10 @@ void s_waitcnt(Wave& w, const Op& op) {
 void s_trap(Wave& w, const Op& op) { report_number(w, op, "trap", "s_trap %llu", uint32_t(op.imm)); }
 
 // There is no timing model: a wave's clock is its own instruction count, four cycles each.
-void s_memtime(Wave& w, const Op& op) { w.write64(op.dst, w.clock * 4); }
+uint64_t read_clock(Wave& w) { return w.clock_read = w.clock; }
+void s_memtime(Wave& w, const Op& op) { w.write64(op.dst, read_clock(w) * 4); }
 // The constant 100 MHz counter against a core clock of 2.4 GHz.
-void s_memrealtime(Wave& w, const Op& op) { w.write64(op.dst, w.clock * 4 / 24); }
+void s_memrealtime(Wave& w, const Op& op) { w.write64(op.dst, read_clock(w) * 4 / 24); }
 
 uint32_t hwreg(const Wave& w, int id) {
   switch (id) {

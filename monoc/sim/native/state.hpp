@@ -78,6 +78,7 @@ struct alignas(64) Wave {
   uint32_t mode = alu::kModeDefault;
   int id = 0;
   uint64_t clock = 0;           // instructions executed, a stand-in for time
+  uint64_t clock_read = 0;      // what it was when the wave last read it
   uint32_t drains = 0;            // how often the wave has waited for all its memory accesses
   // What the wave last loaded from memory: a hang report names it.
   const Op* last_load = nullptr;

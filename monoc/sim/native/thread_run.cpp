@@ -142,6 +142,8 @@ uint64_t state_hash(const Wave& w) {
     }
     h = a ^ (b << 7 | b >> 57) ^ (c << 19 | c >> 45) ^ (d << 41 | d >> 23);
   };
+  // A wave that reads the clock waits for a time, wherever it keeps what it read: it never comes back to a state.
+  h = (h ^ w.clock_read) * 0x9e3779b97f4a7c15ull;
   mix(w.sgpr, sizeof w.sgpr);
   mix(w.vgpr, size_t(w.program->entry.vgprs) * sizeof(Lanes));
   return h;
