@@ -7,7 +7,7 @@ may put another in its place: so each stage is held against the kernel on the ke
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
@@ -80,13 +80,16 @@ class Reference:
         given: Sequence[Mapping[str, Tensor]],
         host: Host | None = None,
         observer: Observer | None = None,
+        wanted: Collection[str] | None = None,
     ) -> Trace:
         """Run ``entry``: ``given`` holds each rank's inputs, weights, scales and caches by name, as the host has them.
 
-        ``host`` stands in for host calls: it gives the tensors they write.
-        Nothing given is changed: caches are copied.
+        ``host`` stands in for host calls: it gives the tensors they write. ``wanted``: the values the trace keeps, all
+        if None; others go when nothing reads them any more. Nothing given is changed: caches are copied.
         """
         run = _Run(self, tuple(given), Trace(), observer)
+        live = [s for la in entry.launches for s in la.statements if s.guard.evaluate(run.env)]
+        last = {name: s for s in live for name in (*s.operands, *s.results)}
         for step in entry.steps:
             if isinstance(step, HostCall):
                 if step.guard.evaluate(run.env):
@@ -96,6 +99,12 @@ class Reference:
             for statement in step.statements:
                 if statement.guard.evaluate(run.env):
                     run.statement(statement)
+                    if wanted is not None:
+                        run.forget(
+                            n
+                            for n in (*statement.operands, *statement.results)
+                            if last[n] is statement and n not in wanted
+                        )
         return run.trace
 
 
@@ -114,6 +123,11 @@ class _Run:
         self.ranks = len(self.given)
         entry_statements = (s for e in self.program.entries for la in e.launches for s in la.statements)
         self.changed = {s.operands[0] for s in entry_statements if isinstance(s, OpStatement) and not s.results}
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Values nothing reads any more."""
+        for name in names:
+            self.trace.values.pop(name, None)
 
     # -------------------------------------------------------------- operands
 

@@ -56,14 +56,16 @@ def run_ends(program: Program, entry: Entry, build: Build, inputs: StepInputs, w
     selected = wider.tensors(inputs.selected)
     generator = torch.Generator().manual_seed(seed)
     reference = Reference(program, many, Arithmetic(exact=False, reordered=Reordered(tokens, generator)), exact=False)
-    trace = reference.run(entry, given, lambda _: selected, _materialising(weights))
+    routes = [s for s in op_statements(program, entry) if s.op == "route"]
+    wanted = {*entry.outputs, *(v for s in routes for v in (s.results[0], s.operand("score") or ""))}
+    trace = reference.run(entry, given, lambda _: selected, _materialising(weights), wanted)
 
     def apart(value: Tensor) -> Tensor:
         return value.reshape(runs, tokens, *value.shape[1:])
 
     picks = {}
-    for s in op_statements(program, entry):
-        if s.op == "route" and s.guard.evaluate(program.environment(build)):
+    for s in routes:
+        if s.guard.evaluate(program.environment(build)):
             ids = apart(trace.values[s.results[0]].stated[0])
             bias = s.operand("bias")
             key = trace.values[s.operand("score") or ""].stated[0]

@@ -167,7 +167,7 @@ class Verifier:
     def _reference(self, entry: Entry, step: Step, weights: Weights, observer: Observer) -> Trace:
         reference = Reference(self.program, step.build)
         given = self._given(step, weights)
-        return _aside(reference.run, entry, given, lambda _: step.inputs.selected, observer)
+        return _aside(reference.run, entry, given, lambda _: step.inputs.selected, observer, ())
 
     def _judge(
         self,
