@@ -86,7 +86,7 @@ def _widths(s: Shapes) -> Widths:
         ffn_at=s.tp * s.tokens * HIDDEN * 4,
         ffn="ffn_half.y",
         prefix="ffn_half.",
-        carried={n: n for n in CARRIED},
+        carried={n: n for n in CARRIED} | ({"y": "normed", "q_lat": "qr"} if s.index else {}),
     )
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 
 from monoc.sim.host import DeviceMemory
-from monoc.spec.program import Build, Entry, Program
+from monoc.spec.buildexpr import BuildValue
+from monoc.spec.program import Build, Entry, Launch, Program
 from monoc.verify.regions import LaunchMemory, Seen, read_regions
 from monoc.verify.watch import package_build, region_bytes
 
@@ -83,9 +84,18 @@ def emitted_values(
         memory = LaunchMemory(program, launch, env, plan, b, regions, given)
         found |= read_regions(memory, found)
         made = {r for s in memory.statements() for r in s.results}
-        for name in {n for n in here.kept[0] if n in made and n not in found}:
+        leaving = {n for n in made if n not in found and _leaves(entry, launch, n, env)}
+        for name in leaving & here.kept[0].keys():
             rows = tuple(k[name][: b.tokens].float() for k in here.kept)
             found[name] = Seen(name, rows, "memory")
     for name in entry.outputs:
         found[name] = Seen(name, tuple(o[name].float() for o in outputs), "an output")
     return found
+
+
+def _leaves(entry: Entry, launch: Launch, name: str, env: Mapping[str, BuildValue]) -> bool:
+    """Whether a later launch or a host call of this build reads ``name``; if none does, no launch writes it."""
+    if any(name in step.arguments and step.guard.evaluate(env) for step in entry.host_calls):
+        return True
+    later = (s for la in entry.launches if la is not launch for s in la.statements)
+    return any(name in s.operands and s.guard.evaluate(env) for s in later)
