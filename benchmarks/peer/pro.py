@@ -160,7 +160,8 @@ def _run(case: _Case, load: Callable[[], ModuleType], before: Mapping[str, Left]
     simulator = Simulator("gfx950", ranks=TP, observe=True, threads=1)
     tokens = case.build["tokens"]
     peers = 2 * (TP + 1) * tokens * HIDDEN * 4  # two reduces: every rank's part and the sums, a word and a tag a pair
-    engine = RecordingEngine(simulator, lambda runner: _scratch(case, runner), before, peers)
+    theirs = load is case.models.theirs
+    engine = RecordingEngine(simulator, lambda runner: _scratch(case, runner), before, peers, whole_lds=theirs)
     names = {t.name for t in case.models.program.tensors if t.role is Role.CACHE}
     with simulate(engine, cache_dir=case.models.cache, debug=debug) as host:
         runner = load()
