@@ -162,12 +162,16 @@ def _run(case: _Case, load: Callable[[], ModuleType], before: Mapping[str, Left]
     peers = 2 * (TP + 1) * tokens * HIDDEN * 4  # two reduces: every rank's part and the sums, a word and a tag a pair
     theirs = load is case.models.theirs
     engine = RecordingEngine(simulator, lambda runner: _scratch(case, runner), before, peers, whole_lds=theirs)
-    names = {t.name for t in case.models.program.tensors if t.role is Role.CACHE}
+    tensors_of = case.models.program.tensors
+    names = {t.name for t in tensors_of if t.role is Role.CACHE}
+    stay = {n for t in tensors_of if len(t.shape) == 3 and t.scale is not None for n in (t.name, t.scale.name)}
     with simulate(engine, cache_dir=case.models.cache, debug=debug) as host:
         runner = load()
         loaded = []
         for tensors in case.weights.tensors:
-            own = tailed_tensors(tensors)
+            # of the experts only those a step picks take memory: they stay where they are
+            experts = {n: t for n, t in tensors.items() if n in stay}
+            own = {**tailed_tensors({n: t for n, t in tensors.items() if n not in stay}), **experts}
             for name, value in own.items():
                 host.register(value, None, name)
                 simulator.watch(value.untyped_storage().data_ptr(), "weight")
