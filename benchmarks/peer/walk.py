@@ -113,13 +113,15 @@ def _numbers(value: Any) -> Tensor:
 
 
 def _as(value: Any, stated: Any) -> Any:
-    """The value in the reference's shape (of counts a token, the kernels keep the first row)."""
+    """The value in the reference's shape: where a kernel keeps less of one (a row of the counts) the rest is the
+    reference's, where it keeps more (a key table as wide as any layer's) that is left away."""
     if isinstance(value, Mx):
         return Mx(value.values.reshape(stated.values.shape), value.codes.reshape(stated.codes.shape))
     if value.numel() == stated.numel():
         return value.reshape(stated.shape)
     whole = stated.clone()
-    whole[: len(value)] = value
+    both = tuple(slice(0, min(a, b)) for a, b in zip(value.shape, stated.shape, strict=True))
+    whole[both] = value[both]
     return whole
 
 
@@ -156,9 +158,10 @@ def _rows(step: Step, way: str, errors: Mapping[str, Mapping[str, float]], alike
         behind |= name.rpartition(".")[2] == "ids"
         both = [step.caches[w][name] if cache else step.values[w][name].ranks for w in ("ours", "theirs")]
         ours, theirs = (torch.stack([_numbers(v) for v in side]) for side in both)
+        theirs = _as(theirs, ours)
         if behind:
             ours, theirs = ours[:, alike], theirs[:, alike]
-        apart = _relative(ours, theirs.reshape(ours.shape))
+        apart = _relative(ours, theirs)
         floor = F32_FLOOR if f32 else BF16_FLOOR
         yield ErrorRow(
             launch_of[name],
