@@ -57,7 +57,8 @@ class Step:
 class _Walk:
     """An observer of the reference. ``judged``: the sides whose errors are taken; ``place``: whose values take the
     reference's place (None: nobody's); ``rows``: tokens that count in what lies behind routing, of which those go that
-    the reference sends elsewhere. What a launch hands to the next is ours in any case."""
+    the reference sends elsewhere (with none left, nothing behind it is judged). What a launch hands to the next is ours
+    in any case."""
 
     step: Step
     judged: Sequence[str]
@@ -77,7 +78,8 @@ class _Walk:
             self.routed = True
         sides = self.step.values
         if all(name in side for side in sides.values()):
-            self.errors[name] = {who: self._error(sides[who][name], both) for who in self.judged}
+            if len(self.rows) or not self.routed:  # else the reference sends every token elsewhere
+                self.errors[name] = {who: self._error(sides[who][name], both) for who in self.judged}
         elif name not in self.step.carried:
             return None
         seen = ours if name in self.step.carried else sides[self.place][name] if self.place else None
