@@ -6,7 +6,8 @@
 As `compare_peer.py`, for the second model: K1 and K2 with the host's selection between them, every rank with weights of
 its own. Counts are of one step, averaged over the ranks; the simulation runs on one host thread, so that *polls*
 (wave-instructions of poll loops) say how the launches wait and not how busy the machine was. They still depend on the
-order the simulator visits CTAs in. Errors are taken over all seeds.
+order the simulator visits CTAs in. Errors are taken over all seeds. Memory is that of the experts picked: some 12 GB at
+64 rows, 9 GB with `--experts 128`.
 
 Exit code 1: an output is not finite, ranks disagree, a count is beyond 1.15 times theirs, or an error beyond 1.1 times
 theirs and above the floor (one bf16 ulp, 2^-8; 1e-6 where a value is fp32).
@@ -45,6 +46,7 @@ def main(
     tokens: Annotated[list[int] | None, typer.Option(help="step widths; 1, 16, 64 when absent")] = None,
     kind: Annotated[list[str] | None, typer.Option(help=f"of {', '.join(KINDS)}; csa, hca8192 when absent")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="draws of inputs the errors are taken over")] = 1,
+    experts: Annotated[int | None, typer.Option(min=6, help="tokens pick among so many; all when absent")] = None,
     lines: Annotated[bool, typer.Option(help="the source lines that execute most, of both (compiles again)")] = False,
     as_json: Annotated[bool, typer.Option("--json")] = False,
     markdown: Annotated[bool, typer.Option(help="the tables as docs/performance.md has them")] = False,
@@ -72,7 +74,7 @@ def main(
         )
         for name in kind or ["csa", "hca8192"]:
             for width in tokens or [1, 16, 64]:
-                draws = [judge(models, name, width, seed, debug=lines) for seed in range(seeds)]
+                draws = [judge(models, name, width, seed, experts=experts, debug=lines) for seed in range(seeds)]
                 new = list(_counts(models.plan, name, width, draws[0]))
                 found = pooled([d.rows for d in draws])
                 wrong = [f"{name} at {width} rows, seed {s}: {p}" for s, d in enumerate(draws) for p in d.problems]

@@ -114,10 +114,12 @@ class _Case:
         return tuple({**w, **i, **self.step.selected} for w, i in ranks)
 
 
-def judge(models: Models, name: str, tokens: int, seed: int, *, debug: bool = False) -> Judged:
-    """A step of ``tokens`` rows of kind ``name`` on both sides, K2 of both from what our K1 left; ``debug``: counts by
-    source line."""
-    case = _case(models, KINDS[name], tokens, seed)
+def judge(
+    models: Models, name: str, tokens: int, seed: int, *, experts: int | None = None, debug: bool = False
+) -> Judged:
+    """A step of ``tokens`` rows of kind ``name`` on both sides, K2 of both from what our K1 left. ``experts``: tokens
+    pick among the first so many (their weights are what takes memory); ``debug``: counts by source line."""
+    case = _case(models, KINDS[name], tokens, seed, experts)
     program, given = models.program, case.given
     ours = _run(case, models.ours, {}, debug)
     values = emitted_values(program, models.plan, case.build, case.entry, ours.left, ours.outputs, given)
@@ -135,7 +137,7 @@ def judge(models: Models, name: str, tokens: int, seed: int, *, debug: bool = Fa
     return Judged(ours.counts, theirs.counts, *walk_step(step), problems)
 
 
-def _case(models: Models, kind: Kind, tokens: int, seed: int) -> _Case:
+def _case(models: Models, kind: Kind, tokens: int, seed: int, experts: int | None) -> _Case:
     program = models.program
     build = next(b for b in program.space.builds(tokens=tokens, tp=TP, **kind.fixed) if b.variant == kind.variant)
     env = program.environment(build)
@@ -145,7 +147,10 @@ def _case(models: Models, kind: Kind, tokens: int, seed: int) -> _Case:
     step = make_step(program, program.entries[0], env, TP, 1000 * seed, contexts)
     for table in (*step.selected.values(), *(t["topk_indices"] for t in step.tensors)):
         table[table == GARBAGE] = 0  # the hand-written key table looks up entries behind a context too
-    case = _Case(models, kind, build, Weights(program, env, TP, seed), step)
+    weights = Weights(program, env, TP, seed)
+    for bias in {id(t["bias"]): t["bias"] for t in weights.tensors}.values():
+        bias[experts:] -= 0 if experts is None else 1000.0
+    case = _Case(models, kind, build, weights, step)
 
     def observe(name: str, statement: Statement, both: Both) -> None:
         if isinstance(statement, OpStatement) and statement.op == "route" and name == statement.results[0]:
