@@ -26,12 +26,13 @@ ALIGN = 256
 MARKS_WORD = 64  # the epoch buffer: the epoch word, then from here a mark a CTA, then the counters
 PAIR_FORMS = ("pair", "peer", "two_hop")
 TICKS = 100  # of the GPUs' realtime clock in a microsecond
-# Waits of no region, -1, -2, ... in a health record; whether for other ranks, whether for all stages before.
-OTHER_WAITS = (
-    ("the grid barrier", False, True),
-    ("the epoch's marks", False, False),
-    ("the end marks of its CTAs", False, True),
-    ("the end marks of the other ranks", True, True),
+# Waits of no region, -1, -2, ... in a health record; whether for other ranks; how many stages before the wait's own
+# the last one lies that had to run for it (None: none had to).
+OTHER_WAITS: tuple[tuple[str, bool, int | None], ...] = (
+    ("the grid barrier", False, 1),
+    ("the epoch's marks", False, None),
+    ("the end marks of its CTAs", False, 1),
+    ("the end marks of the other ranks", True, 0),
 )
 LONGEST_WAIT = 20_000_000  # microseconds: differences of the clock's low word are right up to 42 s
 DTYPE_BYTES = {"f32": 4, "i32": 4, "bf16": 2, "i64": 8, "u8": 1, "e4m3": 1, "e2m1x2": 1, "e8m0": 1}
@@ -363,8 +364,8 @@ def wait_place(launch: int, stage: int, wait: int) -> tuple[str, str, str, tuple
     name = list(LAUNCHES)[launch]
     at = (*STAGES[name], "the launch's end")[stage]
     if wait < 0:
-        kind, other_ranks, all_before = OTHER_WAITS[-1 - wait]
-        return name, at, kind, (), other_ranks, stage - 1 if all_before else -1
+        kind, other_ranks, back = OTHER_WAITS[-1 - wait]
+        return name, at, kind, (), other_ranks, -1 if back is None else stage - back
     region, made = list(LAUNCHES[name].regions(next(builds())).items())[wait]
     made_here = (e.producer for e in LAUNCHES[name].edges if e.region == region and e.producer in STAGES[name])
     writers = tuple(dict.fromkeys(made_here))

@@ -167,6 +167,18 @@ def test_a_mark_that_is_not_made(program: Program, folder: Path, kind_of: dict[s
     assert error.missed[0].ctas == (0,)
 
 
+def test_a_rank_whose_epoch_does_not_end(
+    program: Program, folder: Path, kind_of: dict[str, Kind], tmp_path: Path
+) -> None:
+    # rank 1's CTAs mark another tag: its very last wait, when rank 0 has long done its own
+    faulty = planted(
+        folder, tmp_path / "tiny", "ffn.py", r"(mark_epoch\(cta, [^)]*), tag\)", r'\1, tag - fx.Int32(args["rank"]))'
+    )
+    for error in stopped(program, faulty, kind_of["ffn"], 2):
+        assert places(error) == [(1, "the launch's end", "the epoch's marks")]
+        assert (error.missed[0].awaited, error.missed[0].seen) == (2, 1)
+
+
 def test_a_grid_barrier_that_a_cta_does_not_raise(
     program: Program, folder: Path, kind_of: dict[str, Kind], tmp_path: Path
 ) -> None:
