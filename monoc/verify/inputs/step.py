@@ -25,7 +25,7 @@ __all__ = ["POISON", "Contexts", "StepInputs", "make_step"]
 
 Tensor = torch.Tensor
 BLOCK = 64  # records a cache block
-WORDS = 24  # that occur in a step, at most: so many tokens' experts fit in memory
+WORDS = 16  # that occur in a step, at most: so many tokens' experts fit in memory
 SPARE = 3  # rows past the tokens where the host may give more
 POISON = 0xFF  # a NaN as e4m3, bf16 and E8M0
 GARBAGE = 0x7F7F7F7F
