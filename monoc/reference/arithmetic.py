@@ -86,10 +86,12 @@ _COMPARE: dict[CompareOp, Callable[[Tensor, Tensor], Tensor]] = {
 @dataclass(frozen=True)
 class Arithmetic:
     """How numbers are computed; ``exact`` picks fp64 without intermediate rounding; ``reordered``: some tokens' sums
-    come out as another order of adding might make them."""
+    come out as another order of adding might make them; ``rounded``: what rounds to bf16 instead, for whom wants to
+    know what becomes of a rounding."""
 
     exact: bool
     reordered: Reordered | None = None
+    rounded: Callable[[Tensor], Tensor] | None = None
 
     @property
     def dtype(self) -> torch.dtype:
@@ -127,7 +129,9 @@ class Arithmetic:
 
     def round(self, dtype: DType, x: Tensor) -> Tensor:
         """``x`` rounded to ``dtype``; in exact mode ``x`` itself."""
-        return bf16(x) if dtype is DType.BF16 and not self.exact else x
+        if dtype is not DType.BF16 or self.exact:
+            return x
+        return bf16(x) if self.rounded is None else self.rounded(x)
 
     def sum(self, x: Tensor, axes: tuple[int, ...], other: Tensor | None = None) -> Tensor:
         """The sum over ``axes`` (kept, of extent 1): in fp64, rounded once. No order of adding is stated. ``other``:

@@ -46,7 +46,7 @@ def evaluate_map(
     ``extents``: the range of every index variable, those of reductions included; ``values``: the tensors read, by name;
     ``token``: the variable that counts tokens.
     """
-    if not index or math.prod(extents.values()) <= _AT_ONCE:
+    if not index or math.prod(extents.values()) <= _AT_ONCE or arithmetic.rounded is not None:
         return _part(expr, index, extents, {}, values, arithmetic, token)
     over, count = index[0], extents[index[0]]
     step = max(1, count * _AT_ONCE // math.prod(extents.values()))

@@ -8,7 +8,7 @@ may put another in its place: so each stage is held against the kernel on the ke
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -38,6 +38,7 @@ from monoc.spec.program import (
 __all__ = ["Both", "Host", "Observer", "Reference", "Trace"]
 
 Tensor = torch.Tensor
+Rounding = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -45,11 +46,12 @@ class Both:
     """A value of every rank, in stated and in exact mode; a replicated one is the same object on all ranks.
 
     fp32 / fp64 tensors, integer tensors or :class:`Mx`. ``again(rank, values)``: the value of a rank in stated mode
-    with other ``values`` of some of its statement's operands; of a statement of one rank alone."""
+    with other ``values`` of some of its statement's operands, and another rounding to bf16 if one is given; of a
+    statement of one rank alone."""
 
     stated: tuple[Any, ...]
     exact: tuple[Any, ...]
-    again: Callable[[int, Mapping[str, Any]], Any] | None = None
+    again: Callable[..., Any] | None = None
 
 
 Observer = Callable[[str, Statement, Both], "Sequence[Any] | None"]
@@ -206,10 +208,12 @@ class _Run:
             return value
         return value.float()
 
-    def _again(self, statement: Statement, k: int, rank: int, values: Mapping[str, Any]) -> Any:
-        """Result ``k`` with other values of some operands."""
-        name = statement.results[k]
-        return self._kept(name, self._one(statement, rank, self.reference.arithmetic, None, values)[k])
+    def _again(
+        self, statement: Statement, k: int, rank: int, values: Mapping[str, Any], rounded: Rounding | None = None
+    ) -> Any:
+        """Result ``k`` with other values of some operands, or another rounding."""
+        arithmetic = replace(self.reference.arithmetic, rounded=rounded)
+        return self._kept(statement.results[k], self._one(statement, rank, arithmetic, None, values)[k])
 
     def _one(
         self,

@@ -19,7 +19,7 @@ from monoc.reference.interpret import Both
 from monoc.spec.buildexpr import BuildExpr, BuildValue
 from monoc.spec.program import MapStatement, OpStatement, Program, ShardingKind, Statement
 from monoc.verify.compare import Difference, Nearness, compare, nearness
-from monoc.verify.reach import place, reach
+from monoc.verify.reach import place, reach, roundings
 from monoc.verify.regions import Seen
 
 __all__ = ["Finding", "StageCheck"]
@@ -63,9 +63,9 @@ class StageCheck:
             return self._cache(name, statement, both)
         self._trace(name, statement)
         seen = self.seen.get(name)
-        reached = self._reached(statement, both)
+        reached = self._reached(name, statement, both)
         if seen is None:
-            self._hide(name, statement, both, reached)
+            self._hide(name, both.stated, reached)
             return None
         type_ = self.program.type_of[name]
         quantised = isinstance(both.stated[0], Mx)
@@ -79,27 +79,31 @@ class StageCheck:
         self.attended.discard(name)
         if seen.bits:
             self.loose.discard(name)
-        else:
+        else:  # put together from what is in memory: the kernel may have rounded it to a neighbour
             self.loose.add(name)
+            if not isinstance(values[0], Mx) and type_.dtype is DType.BF16:
+                self._hide(name, values, tuple(place(v) for v in values))
         return values
 
-    def _reached(self, statement: Statement, both: Both) -> tuple[Tensor, ...] | None:
-        """How far the value moves with its hidden operands; None without such. In a sum their places average out."""
-        moved = {n: self.off[n] for n in statement.operands if n in self.off}
-        if not moved or both.again is None or isinstance(both.stated[0], Mx) or _adds(statement):
+    def _reached(self, name: str, statement: Statement, both: Both) -> tuple[Tensor, ...] | None:
+        """How far the value moves with its hidden operands and the roundings on the way to its last one; None if not
+        at all. In a sum they average out."""
+        if name not in self.loose or both.again is None or _adds(statement):
             return None
-        return reach(both.again, both.stated, moved, self.hidden)
-
-    def _hide(self, name: str, statement: Statement, both: Both, reached: tuple[Tensor, ...] | None) -> None:
-        """Remember a value that is in no memory."""
-        if name not in self.loose or isinstance(both.stated[0], Mx):
-            return
-        off = reached
+        if isinstance(both.stated[0], Mx):  # of a value not in memory: as far as that
+            quantised = isinstance(statement, OpStatement) and statement.op == "mxfp8"
+            return self.off.get(statement.operands[0]) if quantised else None
+        moved = {n: self.off[n] for n in statement.operands if n in self.off}
+        found = reach(both.again, both.stated, moved, self.hidden) if moved else None
         if isinstance(statement, MapStatement) and self.program.type_of[name].dtype is DType.BF16:
-            places = tuple(place(v) for v in both.stated)
-            off = places if reached is None else tuple(a + b for a, b in zip(places, reached, strict=True))
-        if off is not None:
-            self.off[name], self.hidden[name] = off, both.stated
+            own = roundings(both.again, both.stated)
+            found = own if found is None else tuple(a + b for a, b in zip(own, found, strict=True))
+        return found
+
+    def _hide(self, name: str, values: Sequence[Any], off: tuple[Tensor, ...] | None) -> None:
+        """Remember a value whose bits are in no memory, and how far it may be off."""
+        if off is not None and not isinstance(values[0], Mx):
+            self.off[name], self.hidden[name] = off, tuple(values)
 
     def _trace(self, name: str, statement: Statement) -> None:
         before = [v for v in statement.operands if v in self.loose]

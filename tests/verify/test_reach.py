@@ -11,7 +11,7 @@ from monoc.spec.program import Program, Statement
 from monoc.verify.cells import Kind
 from monoc.verify.inputs.step import Contexts, make_step
 from monoc.verify.inputs.weights import Weights
-from monoc.verify.reach import place, reach
+from monoc.verify.reach import place, reach, roundings
 from monoc.verify.regions import Seen
 from monoc.verify.stages import StageCheck
 
@@ -33,6 +33,39 @@ def test_reach_takes_the_worst_of_the_signs() -> None:
     moved = {"x": (torch.tensor([0.5, 0.25, 0.0, 0.125]),)}
     (found,) = reach(difference, [torch.tensor([2.0, 0.0])], moved, {"x": x})
     assert found.tolist() == [0.75, 0.125]
+
+
+def test_a_rounding_on_the_way_counts_by_its_own_place() -> None:
+    terms = torch.tensor([[200.0], [-199.0], [0.5]])
+
+    def rounded_sum(rank: int, values: Any, rounded: Any) -> torch.Tensor:
+        total = rounded(terms[0])
+        for term in terms[1:]:
+            total = rounded(total + term)
+        return total
+
+    (found,) = roundings(rounded_sum, [torch.tensor([1.5])])
+    assert found.tolist() == [1.0]  # the place of 200, not of 1.5
+
+
+def test_what_is_followed(program: Program, kind_of: dict[str, Kind]) -> None:
+    """Roundings behind sums, through elementwise statements; no sums, integers and what has the same bits."""
+    (entry,) = (e for e in program.entries if e.name == "ffn")
+    build = kind_of["ffn"].build(program, 3, 1)
+    assert build is not None
+    env = program.environment(build)
+    weights = Weights(program, env, 1, 5)
+    given = [{**weights.tensors[0], **make_step(program, entry, env, 1, 5, Contexts()).tensors[0]}]
+    weights.materialise(range(16))
+    check = StageCheck(program, {}, {}, env)
+    Reference(program, build).run(entry, given, observer=check)
+    ends = {n.rpartition(".")[2] for n in check.off}
+    assert {"shared_gate", "shared_up", "a", "routed", "m", "moe_part"} <= ends
+    assert not ends & {"logit", "ids", "down", "down_mxfp8", "mix", "residual_out"}
+    (routed,) = (n for n in check.off if n.endswith("moe.routed"))
+    off, value = check.off[routed][0], check.hidden[routed][0]
+    assert (off >= place(value)).all()
+    assert (off > place(value)).any()
 
 
 @pytest.mark.parametrize(("places", "good"), [(1.0, True), (6.0, False)])
