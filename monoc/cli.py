@@ -48,6 +48,10 @@ COMMANDS: Mapping[str, Command] = {
         "monoc.verify.command",
         "Run an emitted package on the simulator through its own runner and hold it against the spec's reference.",
     ),
+    "mutate": Command(
+        "monoc.verify.mutants.command",
+        "Seed faults into emitted packages, one at a time, and count those that `monoc verify` finds.",
+    ),
 }
 
 

@@ -10,7 +10,18 @@ run and reports as findings of kind `handoff`:
   to data that flag announces.
 - `unseen`: a read of data by another CTA in the launch that wrote it, before the reader's CTA has loaded the flag that
   announces it (with the value it was given then, or a later one).
-- `unread`: a store over a word that fewer than `reads` of its readers have read since it was written.
+- `unread`: a store over a word that fewer than `reads` of its readers have read since it was written (a `word`'s: in
+  this launch).
+
+Plain regions that name no flag are *ordered*: which flag announces a word follows from what happens. A flag's store (of
+any flag region) publishes what its wave stored before it and what the CTA's other waves had stored when they last met
+at a barrier; a wave that loads the flag, and those it meets at barriers afterwards, know of all that, and of what the
+storing wave knew (vector clocks, a component a CTA). Then
+
+- `unseen` is also: a read of a word by a wave that knows of no flag raised after it was written, whatever the schedule
+  made it see; a write, the first of the launch, of a word another CTA has read in it; and a read through the caches
+  (no SC1) of a line this die's L2 holds from before the word was written;
+- `undrained`: any flag stored while its wave has such stores outstanding, or another wave had when the CTA last met.
 
 A launch boundary publishes everything written before it. Only dynamic accesses count; a manifest says nothing of time.
 """
@@ -34,6 +45,7 @@ class Kind(StrEnum):
     TAG = "tag"  # 8-byte (value, tag) pairs, each its own announcement
     FLAG = "flag"  # 8-byte (value, tag) pairs that announce units of plain regions
     PLAIN = "plain"  # data words announced by flags
+    WORD = "word"  # 4-byte words that announce themselves: the epoch, its marks
 
 
 class Scope(StrEnum):
@@ -61,8 +73,8 @@ class Region:
     only (device scope) or all ranks (system scope). `reads` is how many distinct CTAs must have read a word before it
     may be written again, over all of the rank's launches; 0 turns that check off.
 
-    A plain region names the `flag` region that announces it: byte offset `o` is announced by the pair number
-    `o // unit_bytes % (pairs of the flag region)`.
+    A plain region may name the `flag` region that announces it: byte offset `o` is then announced by the pair number
+    `o // unit_bytes % (pairs of the flag region)`. One that names none is ordered (see above).
     """
 
     name: str
@@ -85,15 +97,18 @@ class Region:
         if self.nbytes <= 0 or self.address <= 0:
             raise UsageError(f"{where}: address and size must be positive, not {self.address:#x} and {self.nbytes}")
         if self.kind is Kind.PLAIN:
-            if not self.flag or self.unit_bytes <= 0:
-                raise UsageError(f"{where}: plain data needs the flag region that announces it and unit_bytes > 0")
+            if bool(self.flag) != (self.unit_bytes > 0):
+                raise UsageError(f"{where}: a flag region that announces plain data goes with unit_bytes > 0")
             if self.address % 4 or self.unit_bytes % 4:
                 raise UsageError(f"{where}: address and unit_bytes must be multiples of 4")
         else:
             if self.flag or self.unit_bytes:
                 raise UsageError(f"{where}: only plain regions have a flag; a {self.kind} region announces itself")
-            if self.address % 8 or self.nbytes % 8:
-                raise UsageError(f"{where}: pairs are 8 bytes: address and size must be multiples of 8")
+            size = 4 if self.kind is Kind.WORD else 8
+            if self.address % size or self.nbytes % size:
+                raise UsageError(
+                    f"{where}: a {self.kind} is {size} bytes: address and size must be multiples of {size}"
+                )
         if self.reads < 0:
             raise UsageError(f"{where}: reads must not be negative")
 
@@ -118,7 +133,7 @@ class Manifest:
             if first.address + first.nbytes > second.address:
                 raise UsageError(f"regions {first.name!r} and {second.name!r} overlap at {second.address:#x}")
         for region in self.regions:
-            if region.kind is Kind.PLAIN:
+            if region.flag:
                 flag = self.find(region.rank, region.flag)
                 if flag is None or flag.kind is not Kind.FLAG:
                     raise UsageError(f"region {region.name!r}: {region.flag!r} is no flag region of rank {region.rank}")
@@ -131,8 +146,8 @@ class Manifest:
         return next((r for r in self.regions if r.rank == rank and r.name == name), None)
 
     def flag_index(self, region: Region) -> int:
-        """Index in `regions` of the flag region that announces `region`; -1 for pairs."""
-        if region.kind is not Kind.PLAIN:
+        """Index in `regions` of the flag region that announces `region`; -1 if none does."""
+        if not region.flag:
             return -1
         return next(i for i, r in enumerate(self.regions) if (r.rank, r.name) == (region.rank, region.flag))
 

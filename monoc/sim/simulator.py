@@ -20,6 +20,7 @@ from monoc.sim.program import Program, load_program
 __all__ = ["Checks", "Launch", "Simulator"]
 
 _ARCHS = ("gfx950",)
+_REVISION = 2  # of the native core's interface: native/module.cpp
 _ROLES = {"weight": 1, "handoff": 2}  # kRole... in native/memory.hpp
 Dim3 = tuple[int, int, int]
 
@@ -95,6 +96,11 @@ class Simulator:
         self.checks = checks or Checks()
         self.observe = observe
         self.instruction_limit = instruction_limit
+        if getattr(_core, "REVISION", 1) != _REVISION:
+            raise UsageError(
+                "the simulator's native core was built from other sources than its Python side; build it again: "
+                "pip install --no-build-isolation --no-deps -e ."
+            )
         self._machine = _core.Machine(ranks)
         self._kept: dict[int, Any] = {}
         self._data: set[str] = set()
@@ -202,10 +208,15 @@ class Simulator:
         start = address % 4
         return np.asarray(bits.reshape(-1)[start : start + size].astype(bool))
 
-    def set_manifest(self, manifest: Manifest | None) -> None:
-        """Turns the hand-off checks on for the regions of `manifest`; None turns them off."""
+    def set_manifest(self, manifest: Manifest | None, *, late: bool = False) -> None:
+        """Turns the hand-off checks on for the regions of `manifest`; None turns them off.
+
+        `late`: a store of a pair shows to another CTA's wave from its second look at the pair on, as if it were slow to
+        arrive: every wait is met before what it waits for.
+        """
         self._manifest = manifest
-        self._machine.set_regions([] if manifest is None else [_region(manifest, region) for region in manifest])
+        regions = [] if manifest is None else [_region(manifest, region) for region in manifest]
+        self._machine.set_regions(regions, late)
 
     def region_traffic(self) -> dict[tuple[int, str], tuple[int, int]]:
         """(rank, region) -> (words or pairs stored, those other CTAs read), since `set_manifest`."""
@@ -321,7 +332,7 @@ def _address(storage: Any) -> int:
 
 def _region(manifest: Manifest, region: Region) -> tuple[Any, ...]:
     """(name, address, bytes, rank, kind, scope, writers, readers, writer ranks, reads, flag index, unit bytes)."""
-    kinds = {Kind.TAG: 0, Kind.FLAG: 1, Kind.PLAIN: 2}
+    kinds = {Kind.TAG: 0, Kind.FLAG: 1, Kind.PLAIN: 2, Kind.WORD: 3}
     return (
         region.name,
         region.address,

@@ -1,13 +1,14 @@
 """The hand-offs of a launch as the simulator checks them: the plan's manifest with addresses and CTAs.
 
 Words of a region may be stored by the CTAs its writer stage has tasks on, and read by those of its reader stages,
-nobody else, with the region's scope; and every hand-off has to happen. Regions behind flags are checked by their flags'
-words: the plan does not say which flag announces which byte, and the data's staleness is poison's to find.
+nobody else, with the region's scope; and every hand-off has to happen. Data behind flags and grid barriers is ordered
+(:mod:`monoc.sim.handoff`): read only by who has seen a flag or barrier that came after it, written and drained before.
+The epoch word may be stored once every CTA has read it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from monoc.sim.handoff import Kind, Manifest, Region, Scope
@@ -17,9 +18,14 @@ __all__ = ["counted_regions", "crossing_regions", "launch_manifest", "missing_ha
 PAIR_FORMS = ("pair", "peer", "two_hop")
 
 
-def launch_manifest(plan: Any, b: Any, launch: str, scratch: Sequence[int], peer: Sequence[int]) -> Manifest:
-    """The manifest of one launch of build ``b``. ``scratch``, ``peer``: every rank's address of the scratch buffer and
-    of this epoch's half of the peer buffer."""
+FLAGS = " flags"  # behind a region's name: its flags
+
+
+def launch_manifest(
+    plan: Any, b: Any, launch: str, scratch: Sequence[int], peer: Sequence[int], epoch: Sequence[int]
+) -> Manifest:
+    """The manifest of one launch of build ``b``. ``scratch``, ``peer``, ``epoch``: every rank's address of the scratch
+    buffer, of this epoch's half of the peer buffer, of the epoch buffer."""
     table, offsets = plan.LAUNCHES[launch].regions(b), plan.offsets(b, launch)
     stages = plan.LAUNCHES[launch].stages(b)
     found: list[Region] = []
@@ -35,9 +41,27 @@ def launch_manifest(plan: Any, b: Any, launch: str, scratch: Sequence[int], peer
             scope = Scope.SYSTEM if region.scope == "system" else Scope.DEVICE
             if region.form in PAIR_FORMS:
                 found.append(Region(name, at, region.bytes, Kind.TAG, scope, **roles))
-            elif region.form == "flag":
-                found.append(Region(name, at + region.flags, 8 * region.units, Kind.FLAG, scope, **roles))
+            elif region.form in ("flag", "barrier"):
+                words = plan.WORD_BYTES * region.words * region.copies
+                found.append(Region(name, at, words, Kind.PLAIN, scope, **roles))
+                if region.form == "flag":
+                    flags = plan.PAIR_BYTES * region.units
+                    found.append(Region(name + FLAGS, at + region.flags, flags, Kind.FLAG, scope, **roles))
+    for rank, at in enumerate(epoch):
+        found += _epoch(plan, b, launch, rank, at)
     return Manifest(tuple(found))
+
+
+def _epoch(plan: Any, b: Any, launch: str, rank: int, at: int) -> Iterator[Region]:
+    """The epoch word, its marks and the grid barriers in the epoch buffer of ``rank`` at address ``at``."""
+    first, word = (0,), plan.WORD_BYTES
+    ends = plan.LAUNCHES[launch].ends_epoch
+    yield Region("epoch", at, word, Kind.WORD, rank=rank, writers=first if ends else (), reads=plan.GRID)
+    marks = at + word * plan.MARKS_WORD
+    yield Region("epoch marks", marks, word * plan.GRID, Kind.WORD, rank=rank, readers=first, reads=0)
+    for k, stage in enumerate(plan.LAUNCHES[launch].barriers(b)):
+        pairs = plan.PAIR_BYTES * (plan.GRID + 1)
+        yield Region(f"barrier before {stage}", at + plan.barrier_byte(k), pairs, Kind.FLAG, rank=rank, reads=0)
 
 
 def _roles(plan: Any, b: Any, launch: str) -> dict[str, tuple[set[str], set[str]]]:
@@ -119,8 +143,9 @@ def missing_handoffs(
     found = []
     for region in manifest:
         stored, read = traffic[region.rank, region.name]
-        if not stored and not read and region.name in counted:
+        value = region.name.removesuffix(FLAGS)
+        if not stored and ((not read and value in counted) or region.name.startswith("epoch")):
             continue
-        if not stored or (not read and region.name in crossing):
+        if not stored or (not read and value in crossing):
             found.append(f"{region.name} of rank {region.rank}: {stored} words stored, {read} read by other CTAs")
     return found

@@ -68,7 +68,8 @@ class WatchedEngine(SimulatorEngine):
             return super().run_together(launches, memory)
         symbol = next(iter(launches.values())).symbol
         manifest, crossing, counted = self.watch.manifest(symbol)
-        self.simulator.set_manifest(manifest)
+        # in every second schedule hand-offs are slow to arrive: who does not wait takes what was there before
+        self.simulator.set_manifest(manifest, late=self.simulator.seed % 2 == 1)
         try:
             report = super().run_together(launches, memory)
             missing = missing_handoffs(manifest, crossing, counted, self.simulator.region_traffic())
@@ -118,7 +119,8 @@ class Watch:
         scratch = [r.scratch(b.tokens, **self.variant).data_ptr() for r in runners]
         half = self.plan.peer_half(int(plain(runners[0].epoch)[0])) * self.plan.peer_half_bytes(self.tp)
         launch = self._launch(symbol)
-        manifest = launch_manifest(self.plan, b, launch, scratch, [r.peer.local + half for r in runners])
+        peers, epochs = [r.peer.local + half for r in runners], [r.epoch.data_ptr() for r in runners]
+        manifest = launch_manifest(self.plan, b, launch, scratch, peers, epochs)
         return manifest, crossing_regions(self.plan, b, launch), counted_regions(self.plan, b, launch)
 
     def look(self, symbol: str, memory: DeviceMemory, missing: list[str]) -> None:

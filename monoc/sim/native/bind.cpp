@@ -155,7 +155,7 @@ nb::dict launch(Machine& machine, const std::vector<LaunchTuple>& launches, uint
 using RegionTuple = std::tuple<std::string, uint64_t, uint64_t, int, int, int, std::vector<int>, bool, std::vector<int>, bool,
                                std::vector<int>, bool, int, int, uint64_t>;
 
-void set_regions(Machine& machine, const std::vector<RegionTuple>& regions) {
+void set_regions(Machine& machine, const std::vector<RegionTuple>& regions, bool late) {
   if (regions.empty()) return machine.set_handoff(nullptr);
   std::vector<RegionDeclaration> all;
   for (const auto& [name, base, bytes, rank, kind, system, writers, some_writers, readers, some_readers, ranks, some_ranks, reads,
@@ -176,7 +176,7 @@ void set_regions(Machine& machine, const std::vector<RegionTuple>& regions) {
     d.unit_bytes = unit;
     all.push_back(std::move(d));
   }
-  machine.set_handoff(std::make_unique<Handoff>(std::move(all)));
+  machine.set_handoff(std::make_unique<Handoff>(std::move(all), late));
 }
 
 nb::object written(Machine& machine, uint64_t base) {

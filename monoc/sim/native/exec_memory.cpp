@@ -238,7 +238,10 @@ void load(Wave& w, const Op& op) {
       }
     }
     if (w.tc->observe) [[unlikely]] observe_bytes(w, buffer, op, false, uint64_t(__builtin_popcountll(lanes)) * m.bytes);
-    if (w.tc->handoff) [[unlikely]] handoff_access(w, op, a.addr, lanes, false);
+    if (w.tc->handoff) [[unlikely]] {
+      handoff_access(w, op, a.addr, lanes, false);
+      if (!to_lds) handoff_delay(w, op, a.addr, lanes, dst);
+    }
   });
   if (!ok) return;
   if (to_lds) return load_to_lds(w, op, exec, room, lds_bad);

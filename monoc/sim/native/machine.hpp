@@ -116,6 +116,7 @@ class Machine {
 
 void observe_bytes(Wave& w, const Buffer& buffer, const Op& op, bool store, uint64_t bytes);
 void handoff_access(Wave& w, const Op& op, const uint64_t* addresses, uint64_t lanes, bool store);
+void handoff_delay(const Wave& w, const Op& op, const uint64_t* addresses, uint64_t lanes, Lanes* words);
 uint32_t scratch_bytes(const Wave& w);
 uint8_t* new_scratch_poison(Wave& w);
 

@@ -1,4 +1,5 @@
 #include "thread_run.hpp"
+#include "handoff.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -176,6 +177,7 @@ void ThreadRun::run_wave(Wave& w) {
 
 void ThreadRun::release_barrier(Cta& cta) {
   if (cta.live == 0 || cta.at_barrier < cta.live) return;
+  if (tc_.handoff) tc_.handoff->meet(cta);
   if (cta.op_counts)
     for (int i = 0; i < cta.waves; ++i) observe_wait(*cta.wave[i].flight, cta.handed);
   for (int i = 0; i < cta.waves; ++i)

@@ -19,6 +19,12 @@ def test_json_round_trip() -> None:
     assert manifest.to_json() == Manifest.of(iter(manifest)).to_json()
 
 
+def test_ordered_data_names_no_flag() -> None:
+    ordered = Region("data", 0x2000, 4096, Kind.PLAIN)
+    assert Manifest((FLAG, ordered)).flag_index(ordered) == -1
+    assert Manifest.from_json(Manifest((ordered,)).to_json()) == Manifest((ordered,))
+
+
 def test_lookup() -> None:
     manifest = Manifest((PUSH, FLAG, DATA))
     assert manifest.find(0, "data") == DATA
@@ -33,10 +39,11 @@ def test_lookup() -> None:
         ({"name": ""}, "needs a name"),
         ({"nbytes": 0}, "must be positive"),
         ({"address": 0x2002}, "multiples of 4"),
-        ({"flag": ""}, "needs the flag region"),
-        ({"unit_bytes": 0}, "needs the flag region"),
+        ({"flag": ""}, "goes with unit_bytes"),
+        ({"unit_bytes": 0}, "goes with unit_bytes"),
         ({"kind": Kind.TAG}, "announces itself"),
         ({"kind": Kind.TAG, "flag": "", "unit_bytes": 0, "nbytes": 12}, "multiples of 8"),
+        ({"kind": Kind.WORD, "flag": "", "unit_bytes": 0, "address": 0x2002}, "multiples of 4"),
         ({"reads": -1}, "negative"),
     ],
 )

@@ -1,0 +1,1 @@
+"""Faults seeded into emitted packages: is there one that verification does not find?"""
