@@ -23,7 +23,6 @@ __all__ = ["WRITTEN", "Counts", "RecordingEngine", "Side", "count", "ffn_part", 
 CACHES = ("swa_cache", "comp_cache")
 WRITTEN = ("swa_cache",)  # by K1
 OUTPUTS = ("out", "residual_out", "post_out", "comb_out", "pre_out")
-_LDS = 160 * 1024  # bytes of a compute unit
 _SMALL, _TAIL = 1 << 26, 1 << 20
 _LAUNCH = re.compile(r"_(k1|k2|ffn)(?=_|E|$)")
 
@@ -58,8 +57,7 @@ class Side:
 class RecordingEngine(SimulatorEngine):
     """The simulator, with each launch's observations, resources and what it left kept. ``before``: a launch -> what its
     runners' attributes and caches are set to before it; ``scratch``: a runner's scratch buffer;
-    ``peer_bytes`` of its peer buffer are kept. ``whole_lds``: a CTA has all of a compute unit's LDS (V4-Pro's
-    hand-written K2 reads behind its own at 16 rows and drops what it read)."""
+    ``peer_bytes`` of its peer buffer are kept."""
 
     def __init__(
         self,
@@ -67,10 +65,9 @@ class RecordingEngine(SimulatorEngine):
         scratch: Callable[[Any], torch.Tensor],
         before: Mapping[str, Left],
         peer_bytes: int | None = None,
-        whole_lds: bool = False,
     ) -> None:
         super().__init__(simulator)
-        self.scratch, self.before, self.peer_bytes, self.whole_lds = scratch, before, peer_bytes, whole_lds
+        self.scratch, self.before, self.peer_bytes = scratch, before, peer_bytes
         self.runners: dict[int, Any] = {}
         self.caches: dict[int, dict[str, torch.Tensor]] = {}
         self.seen: dict[str, tuple[Observations, Resources]] = {}
@@ -83,8 +80,6 @@ class RecordingEngine(SimulatorEngine):
         if name[1] in self.before:
             self._set(self.before[name[1]], memory)
         resources = resources_of(first.text, first.symbol)
-        if self.whole_lds:
-            launches = {r: replace(la, lds=_LDS - resources.lds_bytes) for r, la in launches.items()}
         report = super().run_together(launches, memory)
         self.left[name[1]] = copy_left(self.runners, self.caches, self.scratch, memory, self.peer_bytes)
         assert report.observations is not None

@@ -44,6 +44,7 @@ class Machine:
         vgpr_poison: bool,
         observe: bool,
         limit: int,
+        lds_margin: int = 0,
     ) -> dict[str, Any]: ...
 
 def known_mnemonics() -> list[str]: ...

@@ -30,10 +30,12 @@ class Checks:
     """Which checks run. Bounds and alignment always do.
 
     `written`: never-written LDS and memory is poison; `vgprs`: registers are poison at kernel entry too.
+    `lds_margin`: bytes behind a CTA's LDS that may be accessed (a GPU gives zeros there): never written at first.
     """
 
     written: bool = True
     vgprs: bool = False
+    lds_margin: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +250,7 @@ class Simulator:
                 self.checks.vgprs,
                 self.observe,
                 self.instruction_limit,
+                *([self.checks.lds_margin] if self.checks.lds_margin else []),
             )
         except ValueError as error:
             raise UsageError(str(error)) from None

@@ -46,6 +46,19 @@ def test_access_behind_a_buffer() -> None:
     assert "lane 63" in str(finding)
 
 
+def test_lds_behind_the_own_with_a_margin_only() -> None:
+    """A read behind the CTA's LDS is a finding; with a margin it gives zeros, poison where it decides something."""
+    read = "\tv_lshlrev_b32_e32 v9, 2, v0\n\tds_read_b32 v2, v9 offset:256\n\ts_waitcnt lgkmcnt(0)\n"
+    assert finding_of(read, [], lds=256).kind == "bounds"
+    out = np.full(64, 7, np.uint32)
+    store = "\tv_and_b32_e32 v2, 0, v2\n\tglobal_store_dword v9, v2, s[4:5]\n"
+    sim = Simulator(threads=1, checks=Checks(lds_margin=256))
+    run_body(read + store, [out], simulator=sim, lds=256)
+    assert not out.any()
+    with pytest.raises(SimulationError, match="bounds"):
+        run_body(read.replace("256", "512"), [out], simulator=sim, lds=256)
+
+
 def test_store_straddling_the_end_names_the_buffer() -> None:
     data = np.zeros(255, np.uint32)
     body = "\tv_lshlrev_b32_e32 v1, 4, v0\n\tglobal_store_dwordx4 v1, v[2:5], s[4:5]\n"

@@ -55,12 +55,12 @@ size_t aligned(size_t bytes) { return (bytes + 255) & ~size_t(255); }
 // Bytes of one CTA's registers, LDS, written bits and scratch.
 struct Layout {
   size_t vgprs, lds, written, scratch, total;
-  Layout(const RankLaunch& launch, bool track_lds) {
+  Layout(const RankLaunch& launch, const Options& options) {
     const Entry& entry = launch.program->entry;
-    size_t lds_bytes = entry.lds_bytes + launch.dynamic_lds;
+    size_t lds_bytes = entry.lds_bytes + launch.dynamic_lds + options.lds_margin;
     vgprs = size_t(launch.waves()) * entry.vgprs * sizeof(Lanes);
     lds = aligned(lds_bytes + 16);
-    written = track_lds ? aligned(lds_bytes / 4 + 16) : 0;
+    written = options.lds_poison ? aligned(lds_bytes / 4 + 16) : 0;
     scratch = aligned(size_t(launch.waves()) * 64 * entry.scratch_bytes);
     total = vgprs + lds + written + scratch;
   }
@@ -151,7 +151,7 @@ void entry_state(Wave& w, const Cta& cta, const RankLaunch& launch) {
 void Machine::start(Cta& cta, ThreadContext& tc) {
   const RankLaunch& launch = *cta.launch;
   const Program& program = *launch.program;
-  Layout layout(launch, options_.lds_poison);
+  Layout layout(launch, options_);
   uint8_t* base = arena_ + offsets_[size_t(&cta - ctas_.data())];
   std::memset(base, 0, layout.total);
   cta.lds = base + layout.vgprs;
@@ -218,7 +218,7 @@ Result Machine::launch(std::vector<RankLaunch>& launches, const Options& options
     std::memcpy(reinterpret_cast<void*>(launch.kernarg_address), launch.kernarg.data(), launch.kernarg.size());
     dispatch_packet(launch, reinterpret_cast<uint8_t*>(start));
     map_.add(start, 64 + launch.kernarg.size(), "kernel arguments of rank " + std::to_string(launch.rank), launch.rank, true, false, true);
-    Layout layout(launch, options.lds_poison);
+    Layout layout(launch, options);
     for (uint32_t i = 0; i < launch.ctas(); ++i) {
       Cta& cta = ctas_[c];
       cta.rank = uint32_t(launch.rank);
@@ -227,7 +227,7 @@ Result Machine::launch(std::vector<RankLaunch>& launches, const Options& options
       cta.y = i / launch.grid[0] % launch.grid[1];
       cta.z = i / (launch.grid[0] * launch.grid[1]);
       cta.waves = cta.live = int(launch.waves());
-      cta.lds_bytes = launch.program->entry.lds_bytes + launch.dynamic_lds;
+      cta.lds_bytes = launch.program->entry.lds_bytes + launch.dynamic_lds + options.lds_margin;
       cta.wave = waves_.data() + wv;
       cta.launch = &launch;
       cta.launch_index = int(&launch - launches.data());
