@@ -6,8 +6,8 @@
 As `compare_peer.py`, for the second model: K1 and K2 with the host's selection between them, every rank with weights of
 its own. Counts are of one step, averaged over the ranks; the simulation runs on one host thread, so that *polls*
 (wave-instructions of poll loops) say how the launches wait and not how busy the machine was. They still depend on the
-order the simulator visits CTAs in. Errors are taken over all seeds. Memory is that of the experts picked: some 12 GB at
-64 rows, 9 GB with `--experts 128`.
+order the simulator visits CTAs in. Errors are taken over all seeds. Most memory goes to the experts picked: 13 GB at
+64 rows with `--experts 128`, some 4 GB more with all of them.
 
 Exit code 1: an output is not finite, ranks disagree, a count is beyond 1.15 times theirs, or an error beyond 1.1 times
 theirs and above the floor (one bf16 ulp, 2^-8; 1e-6 where a value is fp32).
