@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, NoReturn, TypeVar
@@ -10,7 +11,19 @@ import typer
 
 from monoc.diagnostics import ExitCode
 
-__all__ = ["Barriers", "Json", "Kinds", "Out", "Settings", "Spec", "bad_input", "chosen", "numbers", "settings"]
+__all__ = [
+    "Barriers",
+    "Json",
+    "Kinds",
+    "Out",
+    "Settings",
+    "Spec",
+    "bad_input",
+    "chosen",
+    "numbers",
+    "settings",
+    "writable",
+]
 
 T = TypeVar("T")
 
@@ -46,6 +59,12 @@ def chosen(text: str | None, known: Mapping[str, T], option: str) -> list[T]:
     if wrong:
         bad_input(f"{option} {wrong[0]!r}: there is {', '.join(known)}")
     return [known[n] for n in text.split(",")]
+
+
+def writable(path: Path | None, option: str) -> None:
+    """Leaves if no file can be written at ``path``: said before the work whose result it is to hold."""
+    if path is not None and (path.is_dir() or not os.access(path.parent, os.W_OK)):
+        bad_input(f"{option} {path}: no file can be written there; give a path in a folder that exists")
 
 
 def settings(texts: list[str] | None) -> dict[str, tuple[int, ...]]:

@@ -12,7 +12,7 @@ from rich.progress import Progress
 
 from monoc.build.package import PackageError, open_package
 from monoc.diagnostics import ExitCode
-from monoc.options import Barriers, Json, Kinds, Out, Spec, bad_input, chosen, numbers
+from monoc.options import Barriers, Json, Kinds, Out, Spec, bad_input, chosen, numbers, writable
 from monoc.spec.program import Program
 from monoc.verify.cells import Cell, Kind, kinds, mixes, step_widths
 from monoc.verify.inputs.cases import CASES
@@ -66,6 +66,7 @@ def register(app: typer.Typer) -> None:
         as_json: Json = False,
     ) -> None:
         """Run an emitted package on the simulator through its own runner and hold it against the spec's reference."""
+        writable(save, "--save")
         try:
             program, package = open_package(spec, out)
         except PackageError as error:

@@ -11,7 +11,7 @@ from typing import Any
 
 from monoc.verify.cells import Cell
 
-__all__ = ["Key", "SavedReport", "key_of", "package_digest"]
+__all__ = ["Key", "SavedReport", "key_of", "package_digest", "write_report"]
 
 Key = tuple[Any, ...]
 
@@ -29,6 +29,13 @@ def key_of(cell: Cell, orders: int) -> Key:
     return (cell.name, tuple(cell.widths), cell.seed, orders, cell.traffic)
 
 
+def write_report(path: Path, report: Mapping[str, Any]) -> None:
+    """Replaces the file as a whole, so that it is never half a report."""
+    draft = path.with_name(path.name + ".part")
+    draft.write_text(json.dumps(report, indent=1) + "\n")
+    draft.replace(path)
+
+
 def _saved_key(cell: Mapping[str, Any]) -> Key:
     return (cell["cell"], tuple(cell["widths"]), cell["seed"], cell["orders"], cell["traffic"])
 
@@ -43,7 +50,7 @@ class SavedReport:
     cells: list[dict[str, Any]] = field(default_factory=list)
 
     def resume(self) -> dict[Key, dict[str, Any]]:
-        """The good cells a file of the same package holds, by key. Raises ValueError if it is no report."""
+        """The good cells the file holds, by key. Raises ValueError if it is no report, or one of another package."""
         if self.path is None or not self.path.is_file():
             return {}
         try:
@@ -52,15 +59,18 @@ class SavedReport:
             same = before["package"] == self.package
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{self.path} is no report of monoc verify; save to another file") from error
-        return known if same else {}
+        if not same:
+            raise ValueError(
+                f"{self.path} has the results of another package than {self.spec}'s as it is now; "
+                "save to another file, or leave out --resume to write over it"
+            )
+        return known
 
     def add(self, cell: dict[str, Any]) -> None:
-        """One more cell; the file is replaced as a whole, so that it is never half a report."""
+        """One more cell."""
         self.cells.append(cell)
         if self.path is not None:
-            draft = self.path.with_name(self.path.name + ".part")
-            draft.write_text(json.dumps(self.whole(), indent=1) + "\n")
-            draft.replace(self.path)
+            write_report(self.path, self.whole())
 
     def whole(self) -> dict[str, Any]:
         """The report as JSON."""

@@ -53,13 +53,23 @@ def test_a_run_is_taken_up_again(folder: Path, tmp_path: Path) -> None:
     first, second = json.loads(saved.read_text())["cells"]
     assert (first["widths"], first["wave_instructions"]) == ([2], -1)
     assert (second["widths"], second["good"]) == ([3], True)
-    saved.write_text(saved.read_text().replace(report["package"], "0" * 16))
+    other = saved.read_text().replace(report["package"], "0" * 16)
+    saved.write_text(other)
     code, text = invoke(*options, "--tokens", "2")
-    assert "were good" not in text, "of another package"
+    assert code == 2
+    assert "another package" in text
+    assert saved.read_text() == other
     saved.write_text("[]")
     code, text = invoke(*options, "--tokens", "2")
     assert code == 2
     assert "is no report" in text
+
+
+def test_a_report_that_cannot_be_saved_is_refused_first(folder: Path, tmp_path: Path) -> None:
+    for path in (tmp_path / "none" / "report.json", tmp_path):
+        code, text = invoke("--tokens", "2", "--out", str(folder), "--save", str(path))
+        assert code == 2
+        assert f"--save {path}: no file can be written there" in text
 
 
 def test_processes_share_the_cells_and_one_that_dies_is_told(folder: Path, kind_of: dict[str, Kind]) -> None:

@@ -1,11 +1,11 @@
 """Faults planted in the emitted text: each is found, and blamed on the value it spoils first."""
 
 import re
-import shutil
 from pathlib import Path
 
 import pytest
 import torch
+from verify.planting import planted
 
 from monoc.build.package import EmittedPackage
 from monoc.spec.program import Program
@@ -25,16 +25,6 @@ def run(program: Program, kind: Kind, folder: Path, tp: int = 1) -> CellResult:
             return Verifier(driver).run(Cell(kind, CELL, tp, seed=7))
     finally:
         torch.set_num_threads(threads)
-
-
-def planted(folder: Path, to: Path, file: str, pattern: str, replacement: str) -> Path:
-    """A copy of the package with the first match of ``pattern`` in ``file`` replaced."""
-    shutil.copytree(folder, to, ignore=shutil.ignore_patterns("__pycache__"))
-    text = (to / file).read_text()
-    changed, count = re.subn(pattern, replacement, text, count=1)
-    assert count == 1, f"{pattern} is not in {file}"
-    (to / file).write_text(changed)
-    return to
 
 
 @pytest.mark.parametrize(

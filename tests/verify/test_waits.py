@@ -1,12 +1,12 @@
 """A runner with a wait limit: the same bits where nothing is missing; where something is, every rank says what."""
 
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from verify.planting import planted
 
 from monoc.build.package import EmittedPackage
 from monoc.spec.program import Program
@@ -42,16 +42,6 @@ def limited(kind: Any, errors: dict[int, Any], absent: int | None = None, limit:
             return super()._launch(name, b)
 
     return Limited
-
-
-def planted(folder: Path, to: Path, file: str, pattern: str, replacement: str) -> Path:
-    """A copy of the package with the first match of ``pattern`` in ``file`` replaced."""
-    shutil.copytree(folder, to, ignore=shutil.ignore_patterns("__pycache__"))
-    text = (to / file).read_text()
-    changed, count = re.subn(pattern, replacement, text, count=1)
-    assert count == 1, f"{pattern} is not in {file}"
-    (to / file).write_text(changed)
-    return to
 
 
 def stopped(

@@ -101,7 +101,7 @@ class Bundle:
         return found
 
     def _launches(self, plan: Any, bench: Bench) -> Iterator[tuple[str, Any]]:
-        entry = next(e for e in self.program.entries if e.name == bench.cell.kind.entry)
+        entry = _entry(self.program, bench.cell.kind)
         for build in bench.cell.builds(self.program):
             b = package_build(self.program, plan, build, bench.cell.barriers)
             for launch in entry.launches:

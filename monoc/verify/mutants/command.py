@@ -6,29 +6,25 @@ import json
 import tempfile
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from monoc.build.package import EmittedPackage, PackageError
+from monoc.build.package import PackageError, open_package
 from monoc.diagnostics import ExitCode
-from monoc.spec.load import load_program
+from monoc.options import Json, bad_input, chosen, writable
 from monoc.verify.mutants.bench import Bundle
 from monoc.verify.mutants.campaign import Campaign, FaultlessError
 from monoc.verify.mutants.operators import OPERATORS
 from monoc.verify.mutants.outcome import Outcome, Verdict, as_json, kill_rate, table
+from monoc.verify.saved import write_report
 
 __all__ = ["register"]
 
 _ENOUGH = 0.95  # of the mutants killed
-
-
-def _fail(message: str) -> Any:
-    typer.echo(message, err=True)
-    raise typer.Exit(ExitCode.BAD_INPUT)
 
 
 def register(app: typer.Typer) -> None:
@@ -47,21 +43,19 @@ def register(app: typer.Typer) -> None:
             str | None, typer.Option(help='Operators, like "wrong rounding,swapped scale" (default: all).')
         ] = None,
         save: Annotated[Path | None, typer.Option(help="Where to save the report (JSON).")] = None,
-        json_: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+        json_: Json = False,
     ) -> None:
         """Seed faults into emitted packages, one at a time, and count those that `monoc verify` finds."""
-        chosen = tuple(OPERATORS) if operator is None else tuple(operator.split(","))
-        for name in chosen:
-            if name not in OPERATORS:
-                _fail(f"--operator {name!r}: there is {', '.join(OPERATORS)}")
+        operators = chosen(operator, {name: name for name in OPERATORS}, "--operator")
+        writable(save, "--save")
         if out is not None and len(specs) > 1:
-            _fail("--out names the package of one spec; give one")
+            bad_input("--out names the package of one spec; give one")
         torch.set_num_threads(1)  # the reference's operations are small: threads would only meet each other
         start = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="monoc-mutants-") as folder:
             campaign = Campaign([_bundle(spec, out, Path(folder)) for spec in specs], seed, orders)
-            outcomes = _run(campaign, each, chosen, quiet=json_)
-            sites = {name: len(campaign.all_sites(name)) for name in chosen}
+            outcomes = _run(campaign, each, operators, quiet=json_)
+            sites = {name: len(campaign.all_sites(name)) for name in operators}
         rate = kill_rate(outcomes)
         report = {
             "good": rate >= _ENOUGH,
@@ -74,7 +68,7 @@ def register(app: typer.Typer) -> None:
             "mutants": as_json(outcomes),
         }
         if save is not None:
-            save.write_text(json.dumps(report, indent=1) + "\n")
+            write_report(save, report)
         if json_:
             typer.echo(json.dumps(report, indent=2))
         else:
@@ -90,20 +84,16 @@ def register(app: typer.Typer) -> None:
 
 
 def _bundle(spec: str, out: Path | None, folder: Path) -> Bundle:
-    program = load_program(spec)
-    emitted = out if out is not None else Path("generated") / program.name
     try:
-        package = EmittedPackage.load(emitted)
+        program, package = open_package(spec, out)
     except PackageError as error:
-        _fail(str(error))
-    if package.spec_hash != program.digest[:16]:
-        _fail(f"{emitted} was not compiled from {spec} as it is now; run `monoc compile {spec}` first")
+        bad_input(str(error))
     own = folder / program.name
     own.mkdir()
-    return Bundle(program, emitted, own)
+    return Bundle(program, package.folder, own)
 
 
-def _run(campaign: Campaign, each: int, operators: tuple[str, ...], quiet: bool) -> list[Outcome]:
+def _run(campaign: Campaign, each: int, operators: list[str], quiet: bool) -> list[Outcome]:
     outcomes: list[Outcome] = []
     with Progress(console=Console(stderr=True), transient=True, disable=quiet) as bar:
         task = bar.add_task("mutants", total=each * len(operators))
@@ -115,5 +105,5 @@ def _run(campaign: Campaign, each: int, operators: tuple[str, ...], quiet: bool)
         try:
             campaign.run(each, report, operators)
         except FaultlessError as error:
-            _fail(str(error))
+            bad_input(str(error))
     return outcomes

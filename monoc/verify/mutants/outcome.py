@@ -86,9 +86,9 @@ def words(result: CellResult) -> str:
 
 
 def kill_rate(outcomes: Iterable[Outcome]) -> float:
-    """Of those that count, 1 if none does."""
+    """Of those that count; 0 if none does: nothing was shown."""
     counted = [o for o in outcomes if o.counts]
-    return sum(o.verdict is Verdict.KILLED for o in counted) / len(counted) if counted else 1.0
+    return sum(o.verdict is Verdict.KILLED for o in counted) / len(counted) if counted else 0.0
 
 
 def table(outcomes: Iterable[Outcome], sites: Mapping[str, int]) -> Table:
