@@ -181,7 +181,7 @@ void Handoff::on_load(Wave& w, const Op& op, Region& region, uint64_t word, uint
     std::vector<uint32_t>& seen = region.seen[key];
     if (seen.empty()) seen.resize(region.words.size());
     seen[word] = shadow.count;
-    if (ordered_) acquire(w, region, word);
+    if (ordered_) acquire(w, op, region, word, lane);
   }
   if (ordered(d)) on_ordered_load(w, op, region, word, address, lane);
   if (w.stop == Stop::fault) return;
@@ -213,11 +213,14 @@ void Handoff::on_load(Wave& w, const Op& op, Region& region, uint64_t word, uint
   shadow.readers = uint16_t(by.size());
 }
 
-bool Handoff::hidden(const Wave& w, const Region& region, uint64_t word) const {
+bool Handoff::hidden(const Wave& w, const Op& op, const Region& region, uint64_t word, int lane) const {
   const Word& shadow = region.words[word];
   if (shadow.writer == 0 || shadow.launch != launch_ || shadow.writer == key_of(w) + 1) return false;
   auto found = region.looked.find({key_of(w), w.id});
-  return found == region.looked.end() || !found->second[word];
+  if (found != region.looked.end() && found->second[word]) return false;
+  // Which quarters of the wave see it at once: any but all four, so that lanes that read one pair disagree about it.
+  uint32_t mixed = (key_of(w) * 31 + uint32_t(w.id) * 7 + op.index) * 0x9e3779b1u;
+  return !((mixed >> 28) % 15 >> (lane >> 4) & 1);
 }
 
 void Handoff::delay(const Wave& w, const Op& op, const uint64_t* addresses, uint64_t lanes, Lanes* words) {
@@ -231,7 +234,7 @@ void Handoff::delay(const Wave& w, const Op& op, const uint64_t* addresses, uint
       if (index < 0 || dwords(regions_[size_t(index)].d)) continue;
       Region& region = regions_[size_t(index)];
       uint64_t word = (address - region.d.base) / 8;
-      if (hidden(w, region, word)) words[at / 4].v[lane] = uint32_t(region.words[word].before >> (address % 8 * 8));
+      if (hidden(w, op, region, word, lane)) words[at / 4].v[lane] = uint32_t(region.words[word].before >> (address % 8 * 8));
       seen.emplace_back(&region, word);
     }
   }
@@ -272,10 +275,10 @@ void Handoff::release(Wave& w, const Op& op, Region& region, uint64_t word, uint
   region.stored[word] = launch_;
 }
 
-void Handoff::acquire(Wave& w, Region& region, uint64_t word) {
+void Handoff::acquire(Wave& w, const Op& op, Region& region, uint64_t word, int lane) {
   if (region.stored[word] != launch_) return;
   const Word& shadow = region.words[word];
-  if (late_ && hidden(w, region, word)) return;
+  if (late_ && hidden(w, op, region, word, lane)) return;
   const Clock& clock = region.clocks[word];
   CtaState& s = state(w);
   Clock& mine = s.waves[size_t(w.id)];

@@ -37,7 +37,8 @@ struct RegionTraffic {
 
 class Handoff {
  public:
-  // `late`: another CTA's store of a pair shows to a wave from its second look at the pair on, as if it were slow.
+  // `late`: another CTA's store of a pair shows to a wave from its second look at the pair on, as if it were slow; to some
+  // quarters of the wave at the first, as if a load of 16 lanes at a time met the store half way.
   Handoff(std::vector<RegionDeclaration> declarations, bool late);
 
   // A launch boundary publishes what was written before it.
@@ -112,10 +113,10 @@ class Handoff {
   void on_ordered_store(Wave& w, const Op& op, Region& region, int index, uint64_t word, uint64_t address, int lane);
   void on_ordered_load(Wave& w, const Op& op, Region& region, uint64_t word, uint64_t address, int lane);
   void release(Wave& w, const Op& op, Region& region, uint64_t word, uint64_t address, int lane);
-  void acquire(Wave& w, Region& region, uint64_t word);
+  void acquire(Wave& w, const Op& op, Region& region, uint64_t word, int lane);
   CtaState& state(const Wave& w);
-  // Whether the last store of pair `word` does not show to the wave yet.
-  bool hidden(const Wave& w, const Region& region, uint64_t word) const;
+  // Whether the last store of pair `word` does not show to the wave's lane yet.
+  bool hidden(const Wave& w, const Op& op, const Region& region, uint64_t word, int lane) const;
 
   std::vector<Region> regions_;
   std::vector<std::pair<uint64_t, int>> order_;  // base, index; by base
