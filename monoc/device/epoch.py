@@ -15,7 +15,7 @@ from flydsl.expr import const_expr, range_constexpr, rocdl
 
 from monoc.device.cta import uniform
 from monoc.device.handoff import drain_and_meet, poll_pairs
-from monoc.device.intrinsics import constant_load, realtime_clock
+from monoc.device.intrinsics import constant_load, lanes_unlike, realtime_clock
 from monoc.device.limit import WaitLimit
 from monoc.device.memory import DEVICE, SYSTEM, load, store
 
@@ -44,17 +44,17 @@ def mark_epoch(cta: Any, buffer: Any, marks: int, tag: Any) -> None:
 def _await_word(buffer: Any, at: Any, tag: Any, policy: int, limit: Any) -> None:
     seen = load(buffer, at, policy=policy)
     if const_expr(limit is None):
-        while seen != tag:
+        while lanes_unlike(seen, tag) != 0:
             rocdl.s_sleep(1)
             seen = load(buffer, at, policy=policy)
     else:
         own, begun = limit.own(), limit.begin()
         over = fx.Int32(0)
-        while (seen != tag) & (over == 0):
+        while (lanes_unlike(seen, tag) != 0) & (over == 0):
             rocdl.s_sleep(1)
             over = limit.over(own, begun)
             seen = load(buffer, at, policy=policy)
-        limit.settle(seen != tag, tag, lambda: seen, begun)
+        limit.settle(lanes_unlike(seen, tag), tag, lambda: seen, begun)
 
 
 @flyc.jit

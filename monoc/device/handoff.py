@@ -14,6 +14,7 @@ import flydsl.expr as fx
 from flydsl.expr import const_expr, range_constexpr, rocdl
 
 from monoc.device.frozen import Frozen
+from monoc.device.intrinsics import lanes_unlike
 from monoc.device.limit import WaitLimit
 from monoc.device.memory import DEVICE, PLAIN, SYSTEM, load, store
 
@@ -43,7 +44,8 @@ def poll_pairs(
     """The words of pairs ``wanted`` = [(pair index, pairs)], loaded together until every tag is ``tag``.
 
     While they are not there only the last of them is asked for: a waiting wave leaves memory to those it waits for.
-    Past ``limit`` (a :class:`WaitLimit` or None), the wave ends instead.
+    A wave waits for all of its lanes, which may see one and the same store at different times. Past ``limit`` (a
+    :class:`WaitLimit` or None), the wave ends instead.
     """
     total = sum(count for _, count in wanted)
     last = fx.Int32(wanted[-1][0]) + (wanted[-1][1] - 1)
@@ -58,10 +60,10 @@ def poll_pairs(
         return fx.Vector.from_elements(words, fx.Int32)
 
     def stale(words: Any) -> Any:
-        bad = words[1] != tag
+        lanes = lanes_unlike(words[1], tag)
         for e in range_constexpr(3, 2 * total, 2):
-            bad = bad | (words[e] != tag)
-        return bad
+            lanes = lanes | lanes_unlike(words[e], tag)
+        return lanes
 
     def stale_tag() -> Any:
         # loaded again: kept for it, the loop's tags would need registers of their own
@@ -74,23 +76,23 @@ def poll_pairs(
 
     v = load_all()
     if const_expr(limit is None):
-        while stale(v):
+        while stale(v) != 0:
             rocdl.s_sleep(1)  # a side effect: keeps the loads inside the loop
             if const_expr(total > 2):
                 pair = load(address, last * 2, fx.Int32, 2, policy)
-                while pair[1] != tag:
+                while lanes_unlike(pair[1], tag) != 0:
                     rocdl.s_sleep(1)
                     pair = load(address, last * 2, fx.Int32, 2, policy)
             v = load_all()
     else:
         own, begun = limit.own(), limit.begin()
         over = fx.Int32(0)
-        while stale(v) & (over == 0):
+        while (stale(v) != 0) & (over == 0):
             rocdl.s_sleep(1)
             over = limit.over(own, begun)
             if const_expr(total > 2):
                 pair = load(address, last * 2, fx.Int32, 2, policy)
-                while (pair[1] != tag) & (over == 0):
+                while (lanes_unlike(pair[1], tag) != 0) & (over == 0):
                     rocdl.s_sleep(1)
                     over = limit.over(own, begun)
                     pair = load(address, last * 2, fx.Int32, 2, policy)

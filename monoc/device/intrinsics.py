@@ -14,8 +14,8 @@ from flydsl.expr.typing import T, as_ir_value
 __all__ = [
     "amdgcn_f32", "ballot_bits", "buffer_load", "buffer_resource", "buffer_store", "constant_f32",
     "constant_load", "cvt_fp8_pair", "cvt_scaled_fp8_pair", "dpp_update", "end_wave", "first_lane", "kernel_arguments",
-    "lane_permute", "mfma", "mfma_scaled", "opaque_scalar", "opaque_vector", "permlane_swap", "read_lane",
-    "realtime_clock",
+    "lane_permute", "lanes_unlike", "mfma", "mfma_scaled", "opaque_scalar", "opaque_vector", "permlane_swap",
+    "read_lane", "realtime_clock",
 ]  # fmt: skip
 
 # Untyped buffer descriptor, word 3: 32-bit data format, no swizzle, no bounds beyond num_records.
@@ -58,6 +58,17 @@ def read_lane(v: Any, source: Any) -> fx.Int32:
 def ballot_bits(predicate: Any) -> fx.Int64:
     """The lanes of the wave in which ``predicate`` holds, one bit a lane."""
     return fx.Int64(rocdl.ballot(T.i64, as_ir_value(predicate)))
+
+
+def lanes_unlike(v: Any, scalar: Any) -> fx.Int64:
+    """The active lanes whose Int32 ``v`` is not the wave-uniform ``scalar``, one bit a lane.
+
+    For what lanes loaded while others may have stored it. Where they load from one address LLVM takes ``v`` for the
+    same in all lanes, and folds a ballot or lets any lane decide a branch; yet a wave's load goes out in parts, and a
+    part may come before the store. This comparison it does not see.
+    """
+    operands = [as_ir_value(fx.Int32(scalar)), as_ir_value(fx.Int32(v))]
+    return fx.Int64(llvm.inline_asm(T.i64, operands, "v_cmp_ne_u32_e64 $0, $1, $2", "=s,s,v", has_side_effects=True))
 
 
 def lane_permute(v: Any, source: Any) -> fx.Int32:

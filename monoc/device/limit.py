@@ -20,7 +20,7 @@ from flydsl.expr import range_constexpr, rocdl
 
 from monoc.device.cta import Args, Cta, end_wave_if, uniform
 from monoc.device.frozen import Frozen
-from monoc.device.intrinsics import constant_load, end_wave, first_lane, realtime_clock
+from monoc.device.intrinsics import constant_load, end_wave, realtime_clock
 from monoc.device.memory import SYSTEM, lds_store, load, store
 
 __all__ = ["WaitLimit", "begin_limited", "limited_cta", "wait_limit"]
@@ -68,11 +68,11 @@ class WaitLimit(Frozen):
 
     @flyc.jit
     def settle(self, missing: Any, awaited: Any, seen: Callable[[], Any], begun: Any) -> None:
-        """After a wait: where a lane's tag is ``missing``, the wave gives up (``seen``: what was there for it)."""
-        if missing:
+        """After a wait: if a lane's tag is ``missing`` (a bit a lane), the wave gives up (``seen``: what was there for
+        the first of them)."""
+        if missing != 0:
             args = self.kernel.stage()
-            lane = self.cta.lane
-            if lane == first_lane(lane):
+            if self.cta.lane == fx.Int32(fx.cttz(missing)):
                 first = fx.llvm.atomic_or(self.cta.lost.ptr, fx.Int32(1), syncscope="workgroup")
                 if first == 0:
                     self._record(args, awaited, seen(), _ticks() - begun)

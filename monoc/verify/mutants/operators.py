@@ -85,9 +85,10 @@ def stale(source: Source) -> Iterator[Site]:
             first = node.value.left
             yield source.site(operator, first, "fx.Int32(plan.TAGS_PER_EPOCH)", "tags without the epoch")
             yield source.site(operator, first, f"({source.text(first)}) // 4 * 4", "tags that last two epochs")
-        if isinstance(node, ast.Compare) and source.text(node).endswith("!= tag"):
-            left = source.text(node.left)
-            yield source.site(operator, node, f"({left} == 0)", f"any {left} but 0")
+        if isinstance(node, ast.Call) and called(node) == "lanes_unlike":
+            seen = source.text(node.args[0])
+            text = f"lanes_unlike(({seen} == 0).select(fx.Int32(1), fx.Int32(0)), 0)"
+            yield source.site(operator, node, text, f"any {seen} but 0")
         if isinstance(node, ast.Call) and called(node) == "end_epoch":
             yield source.site(operator, node.args[4], "now", "the epoch stays")
         if isinstance(node, ast.Call) and called(node) == "grid_barrier":
