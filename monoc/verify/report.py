@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.table import Table
 
+from monoc.verify.ranks import RankDifference
 from monoc.verify.stages import Finding
 from monoc.verify.verify import CellResult
 
@@ -71,7 +72,7 @@ def explain(result: CellResult) -> list[str]:
             later = [v for v in others if v != step.first_bad.value]
             if later:
                 lines.append(f"  wrong on their own inputs too: {', '.join(later)}")
-        lines += [f"{where}: the ranks disagree about {n}" for n in step.ranks_differ]
+        lines += [f"{where}: {_ranks(d)}" for d in step.ranks_differ]
         if step.unexplained:
             lines.append(f"{where}: other experts for no near tie: tokens {', '.join(map(str, step.unexplained))}")
         lines += [f"{where}: a hand-off that did not happen: {m}" for m in step.missing[:5]]
@@ -97,6 +98,14 @@ def _finding(f: Finding) -> str:
         f"{f.value} (in {f.where}, rank {f.rank}): {d.why}; {token}: kernel {d.kernel:.9g}, "
         f"reference {d.reference:.9g}; {d.share:.2%} of the elements differ, relative L2 {d.relative:.1e}; "
         f"`{f.origin}` {f.line}"
+    )
+
+
+def _ranks(d: RankDifference) -> str:
+    held = ", ".join(f"rank {rank} {value:.9g}" for rank, value in enumerate(d.values))
+    return (
+        f"the ranks disagree about {d.value}: {d.elements} of {d.total} elements; token {d.index[0]}, element "
+        f"{list(d.index[1:])}: {held}"
     )
 
 
@@ -126,7 +135,7 @@ def _cell(r: CellResult) -> dict[str, Any]:
         "steps": [
             {
                 "rows": s.width,
-                "ranks_differ": s.ranks_differ,
+                "ranks_differ": [asdict(d) for d in s.ranks_differ],
                 "missing_handoffs": s.missing,
                 "rerouted_tokens": s.rerouted,
                 "unexplained_tokens": list(s.unexplained),

@@ -19,6 +19,7 @@ from monoc.reference.interpret import Both
 from monoc.spec.buildexpr import BuildExpr, BuildValue
 from monoc.spec.program import MapStatement, OpStatement, Program, ShardingKind, Statement
 from monoc.verify.compare import Difference, Nearness, compare, nearness
+from monoc.verify.ranks import rank_difference
 from monoc.verify.reach import place, reach, roundings
 from monoc.verify.regions import Seen
 
@@ -71,8 +72,8 @@ class StageCheck:
         quantised = isinstance(both.stated[0], Mx)
         asked = nearness(type_.dtype, name not in self.loose, quantised, name in self.attended)
         values = [_like(v, s) for v, s in zip(seen.ranks, both.stated, strict=True)]
-        replicated = type_.sharding.kind is ShardingKind.REPLICATED  # whether the ranks agree is asked elsewhere
-        for rank, value in enumerate(values[:1] if replicated else values):
+        alike = type_.sharding.kind is ShardingKind.REPLICATED and rank_difference(seen) is None
+        for rank, value in enumerate(values[:1] if alike else values):
             more = None if reached is None else reached[rank]
             found = compare(value, both.stated[rank], both.exact[rank], asked, more)
             self._add(name, rank, seen.where, statement, asked, found)

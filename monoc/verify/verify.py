@@ -10,7 +10,6 @@ from typing import ParamSpec, TypeVar
 
 import torch
 
-from monoc.reference.formats import Mx
 from monoc.reference.interpret import Observer, Reference, Trace
 from monoc.reference.weights import sizes
 from monoc.sim import SimulatorError
@@ -22,6 +21,7 @@ from monoc.verify.inputs.cases import CASES
 from monoc.verify.inputs.step import make_step
 from monoc.verify.inputs.weights import Weights, positions_of
 from monoc.verify.noise import Ends, run_ends
+from monoc.verify.ranks import RankDifference, rank_difference
 from monoc.verify.regions import LaunchMemory, Seen, read_regions
 from monoc.verify.resident import forget_peak, peak_bytes
 from monoc.verify.stages import Finding, StageCheck
@@ -44,7 +44,7 @@ class StepFindings:
     width: int
     stages: list[Finding] = field(default_factory=list)
     ends: dict[str, End] = field(default_factory=dict)
-    ranks_differ: list[str] = field(default_factory=list)
+    ranks_differ: list[RankDifference] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)  # hand-offs of the manifest that did not happen
     traffic: list[WeightTraffic] = field(default_factory=list)  # of every launch, where the cell counts it
     rerouted: int = 0
@@ -182,7 +182,8 @@ class Verifier:
         env = self.program.environment(step.build)
         seen, caches = self._seen(cell, entry, step, raw, weights)
         found.missing = [f"{shot.launch}: {m}" for shot in raw.snapshots for m in shot.missing]
-        found.ranks_differ = [n for n, s in seen.items() if self._replicated(n) and not _same(s)]
+        apart = (rank_difference(s) for n, s in seen.items() if self._replicated(n))
+        found.ranks_differ = [d for d in apart if d is not None]
         check = StageCheck(self.program, seen, caches, env)
         self._reference(entry, step, weights, check)
         found.stages = check.findings
@@ -233,11 +234,3 @@ def _leaves(entry: Entry, name: str, env: Mapping[str, object], launch: str) -> 
         return True
     later = [la for la in entry.launches if la.name != launch]
     return any(name in s.operands and s.guard.evaluate(env) for la in later for s in la.statements)  # type: ignore[arg-type]
-
-
-def _same(seen: Seen) -> bool:
-    first = seen.ranks[0]
-    if isinstance(first, Mx):
-        return all(torch.equal(v.values, first.values) and torch.equal(v.codes, first.codes) for v in seen.ranks)
-    bits = [v.contiguous().view(torch.int32) if v.is_floating_point() else v for v in seen.ranks]
-    return all(torch.equal(v, bits[0]) for v in bits)
