@@ -39,9 +39,16 @@ Handoff::Handoff(std::vector<RegionDeclaration> declarations, bool late) : late_
     r.d = std::move(declarations[i]);
     size_t words = r.d.bytes / word_bytes(r.d);
     r.words.resize(words);
+    bool named = r.d.kind == RegionDeclaration::plain && !ordered(r.d);
+    if (named || r.d.kind == RegionDeclaration::flag) r.numbers.resize(words);
+    if (late && !dwords(r.d)) r.before.resize(words);
     if (r.d.reads > 1) r.read_by.resize(words);
     if (r.d.kind == RegionDeclaration::flag) r.clocks.resize(words), r.stored.resize(words);
-    if (ordered(r.d)) r.lines.resize((r.d.base % kLine + r.d.bytes + kLine - 1) / kLine), ordered_ = true;
+    if (ordered(r.d)) {
+      r.ordered.resize(words);
+      r.lines.resize((r.d.base % kLine + r.d.bytes + kLine - 1) / kLine);
+      ordered_ = true;
+    }
     order_.emplace_back(r.d.base, int(i));
   }
   std::sort(order_.begin(), order_.end());
@@ -49,7 +56,15 @@ Handoff::Handoff(std::vector<RegionDeclaration> declarations, bool late) : late_
 
 void Handoff::begin_launch() {
   std::lock_guard lock(mutex_);
-  ++launch_;
+  if (++launch_ >> 15) {  // beyond what a word has room for: as if nothing had been stored in this launch yet
+    launch_ = 1;
+    for (Region& region : regions_) {
+      for (Word& word : region.words) word.launch = 0;
+      for (OrderedWord& word : region.ordered) word.read_launch = 0;
+      for (Line& line : region.lines) std::fill(std::begin(line.launch), std::end(line.launch), 0);
+      std::fill(region.stored.begin(), region.stored.end(), 0);
+    }
+  }
   pending_.clear();  // a launch ends with its stores drained
   ctas_.clear();
   for (Region& region : regions_) region.looked.clear();
@@ -157,14 +172,14 @@ void Handoff::on_store(Wave& w, const Op& op, Region& region, int index, uint64_
   if (d.kind == RegionDeclaration::plain && !ordered(d)) {
     Region& flags = regions_[size_t(d.flag_region)];
     uint64_t pair = word * 4 / d.unit_bytes % flags.words.size();
-    shadow.announce = flags.words[pair].count + 1;
+    region.numbers[word] = flags.numbers[pair] + 1;
     std::vector<Pending>& mine = pending_[{key, w.id}];
     if (!mine.empty() && mine.back().drains != w.drains) mine.clear();
     bool listed = std::any_of(mine.begin(), mine.end(), [&](const Pending& p) { return p.region == index && p.pair == pair; });
     if (!listed) mine.push_back({index, pair, w.drains});
   }
-  if (late_ && !dwords(d)) std::memcpy(&shadow.before, reinterpret_cast<const void*>(d.base + 8 * word), 8);
-  ++shadow.count;
+  if (late_ && !dwords(d)) std::memcpy(&region.before[word], reinterpret_cast<const void*>(d.base + 8 * word), 8);
+  if (d.kind == RegionDeclaration::flag) ++region.numbers[word];
   shadow.writer = key + 1;
   shadow.launch = launch_;
   shadow.readers = 0;
@@ -180,7 +195,7 @@ void Handoff::on_load(Wave& w, const Op& op, Region& region, uint64_t word, uint
   if (d.kind == RegionDeclaration::flag) {
     std::vector<uint32_t>& seen = region.seen[key];
     if (seen.empty()) seen.resize(region.words.size());
-    seen[word] = shadow.count;
+    seen[word] = region.numbers[word];
     if (ordered_) acquire(w, op, region, word, lane);
   }
   if (ordered(d)) on_ordered_load(w, op, region, word, address, lane);
@@ -192,7 +207,7 @@ void Handoff::on_load(Wave& w, const Op& op, Region& region, uint64_t word, uint
     uint64_t pair = word * 4 / d.unit_bytes % flags.words.size();
     auto found = flags.seen.find(key);
     uint32_t saw = found == flags.seen.end() ? 0 : found->second[pair];
-    if (saw < shadow.announce) {
+    if (saw < region.numbers[word]) {
       std::string text = "read before the CTA has seen flag " + std::to_string(pair) + " of " + flags.d.name +
                          " that announces what " + cta_name(shadow.writer - 1) + " wrote";
       return violate(w, op, "unseen", d.name, text, address, lane);
@@ -234,7 +249,7 @@ void Handoff::delay(const Wave& w, const Op& op, const uint64_t* addresses, uint
       if (index < 0 || dwords(regions_[size_t(index)].d)) continue;
       Region& region = regions_[size_t(index)];
       uint64_t word = (address - region.d.base) / 8;
-      if (hidden(w, op, region, word, lane)) words[at / 4].v[lane] = uint32_t(region.words[word].before >> (address % 8 * 8));
+      if (hidden(w, op, region, word, lane)) words[at / 4].v[lane] = uint32_t(region.before[word] >> (address % 8 * 8));
       seen.emplace_back(&region, word);
     }
   }
@@ -313,12 +328,13 @@ void Handoff::meet(Cta& cta) {
 }
 
 void Handoff::on_ordered_store(Wave& w, const Op& op, Region& region, int index, uint64_t word, uint64_t address, int lane) {
-  Word& shadow = region.words[word];
+  const Word& shadow = region.words[word];
+  OrderedWord& known = region.ordered[word];
   uint32_t key = key_of(w);
-  if (shadow.read_launch == launch_ && shadow.reader != key + 1 && shadow.launch != launch_)
-    return violate(w, op, "unseen", region.d.name, cta_name(shadow.reader - 1) + " has read this word before it is written", address, lane);
-  shadow.time = state(w).releases;
-  shadow.order = ++region.stores;
+  if (known.read_launch == launch_ && known.reader != key + 1 && shadow.launch != launch_)
+    return violate(w, op, "unseen", region.d.name, cta_name(known.reader - 1) + " has read this word before it is written", address, lane);
+  known.time = state(w).releases;
+  known.order = ++region.stores;
   std::vector<Pending>& mine = pending_[{key, w.id}];
   std::erase_if(mine, [&](const Pending& p) { return p.drains != w.drains && !p.met; });
   bool listed = std::any_of(mine.begin(), mine.end(), [&](const Pending& p) { return p.region == index && !p.met; });
@@ -327,15 +343,16 @@ void Handoff::on_ordered_store(Wave& w, const Op& op, Region& region, int index,
 
 void Handoff::on_ordered_load(Wave& w, const Op& op, Region& region, uint64_t word, uint64_t address, int lane) {
   const RegionDeclaration& d = region.d;
-  Word& shadow = region.words[word];
+  const Word& shadow = region.words[word];
+  OrderedWord& known = region.ordered[word];
   uint32_t key = key_of(w);
-  shadow.reader = key + 1;
-  shadow.read_launch = launch_;
+  known.reader = key + 1;
+  known.read_launch = launch_;
   bool written = shadow.writer != 0 && shadow.launch == launch_;
   if (written && shadow.writer != key + 1) {
     const Clock& mine = state(w).waves[size_t(w.id)];
     uint32_t from = (shadow.writer - 1) & 0x3fffff;
-    if (from >= mine.size() || mine[from] <= shadow.time) {
+    if (from >= mine.size() || mine[from] <= known.time) {
       std::string text = "read before wave " + std::to_string(w.id) + " or one it has met has seen a flag that " +
                          cta_name(shadow.writer - 1) + " raised after writing it";
       return violate(w, op, "unseen", d.name, text, address, lane);
@@ -347,7 +364,7 @@ void Handoff::on_ordered_load(Wave& w, const Op& op, Region& region, uint64_t wo
   if (line.launch[die] != launch_) {
     line.launch[die] = launch_;
     line.order[die] = region.stores;
-  } else if (written && shadow.order > line.order[die] && shadow.writer != key + 1) {
+  } else if (written && known.order > line.order[die] && shadow.writer != key + 1) {
     violate(w, op, "unseen", d.name, "read through the caches of a die that holds its line from before it was written", address, lane);
   }
 }

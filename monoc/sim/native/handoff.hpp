@@ -66,16 +66,15 @@ class Handoff {
     bool learned = false;      // a wave has seen a flag since the last barrier
     std::vector<Clock> waves;  // what each wave knows
   };
-  // A dword of plain data, or a pair.
+  // A dword of plain data, or a pair. Layers have hundreds of millions of them: what only some kinds need is kept apart.
   struct Word {
-    uint32_t writer = 0;      // 1 + CTA key, 0: not written yet
-    uint32_t launch = 0;      // of the last store
-    uint32_t announce = 0;    // plain: the flag's count that publishes it
-    uint32_t count = 0;       // flag: stores so far
-    uint16_t readers = 0;     // distinct CTAs that read it since the last store (exact up to `reads`)
-    bool handed = false;
-    uint64_t before = 0;       // late stores: what the last one overwrote
-    // Ordered regions:
+    uint32_t writer = 0;        // 1 + CTA key, 0: not written yet
+    uint32_t readers : 16 = 0;  // distinct CTAs that read it since the last store (exact up to `reads`)
+    uint32_t launch : 15 = 0;   // of the last store
+    uint32_t handed : 1 = 0;
+  };
+  // Of a word of an ordered region.
+  struct OrderedWord {
     uint32_t time = 0;         // the writer's releases at the last store
     uint32_t order = 0;        // how many stores to the region came before it
     uint32_t reader = 0;       // 1 + key of the CTA that read it last, in launch `read_launch`
@@ -89,6 +88,9 @@ class Handoff {
   struct Region {
     RegionDeclaration d;
     std::vector<Word> words;
+    std::vector<uint32_t> numbers;     // flags: stores so far; plain data that names its flags: the flag's that publishes it
+    std::vector<uint64_t> before;      // late stores: what the last one overwrote
+    std::vector<OrderedWord> ordered;
     std::vector<std::vector<uint32_t>> read_by;  // CTA keys, up to `reads` of a word; only when reads > 1
     std::map<uint32_t, std::vector<uint32_t>> seen;  // flag regions: CTA key -> count of each pair when last loaded
     RegionTraffic traffic;
