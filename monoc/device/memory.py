@@ -18,7 +18,7 @@ __all__ = [
     "lds_load",
     "lds_store",
     "load",
-    "load_masked",
+    "load_within",
     "store",
 ]
 
@@ -34,11 +34,13 @@ def load(address: Any, index: Any, dtype: Any = fx.Int32, count: int = 1, policy
     return buffer_load(buffer_resource(address), fx.Int32(index) * (dtype.width // 8), count, dtype, policy)
 
 
-def load_masked(live: Any, address: Any, index: Any, dtype: Any = fx.Int32, count: int = 1, policy: int = PLAIN) -> Any:
-    """:func:`load` where the wave-uniform ``live`` holds; elsewhere zeros and no memory traffic."""
-    records = live.select(fx.Int64(0xFFFFFFFF), fx.Int64(0))
-    resource = buffer_resource(address, records)
-    return buffer_load(resource, fx.Int32(index) * (dtype.width // 8), count, dtype, policy)
+def load_within(
+    size: int, address: Any, index: Any, dtype: Any = fx.Int32, count: int = 1, policy: int = PLAIN, live: Any = None
+) -> Any:
+    """:func:`load` of the ``size`` bytes at ``address``: zeros and no memory traffic past them, and where the
+    wave-uniform ``live`` (None: everywhere) does not hold."""
+    records = fx.Int64(size) if live is None else live.select(fx.Int64(size), fx.Int64(0))
+    return buffer_load(buffer_resource(address, records), fx.Int32(index) * (dtype.width // 8), count, dtype, policy)
 
 
 def store(address: Any, index: Any, value: Any, policy: int = PLAIN) -> None:

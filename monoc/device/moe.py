@@ -22,7 +22,7 @@ from monoc.device.handoff import FlagRegion, poll_pairs
 from monoc.device.intrinsics import opaque_scalar
 from monoc.device.items import divide
 from monoc.device.lanes import reduce_lanes
-from monoc.device.memory import gload, lds_load, lds_store
+from monoc.device.memory import STREAM, gload, lds_load, lds_store, load_within
 from monoc.device.mfma import FP4, FP8, UNIT_SCALE, mfma_mx
 from monoc.device.mxrows import MxRows, mx_words
 from monoc.device.numeric import power_of_two_inverse
@@ -66,8 +66,12 @@ class ExpertMatrix(Frozen):
         row = expert * self.rows + block * (2 * ROWS)
         return opaque_scalar(fx.Int64(self.scales) + fx.Int64(fx.Uint32(row)) * fx.Int64(self.columns))
 
-    def load_step(self, tile_address: Any, step: Any, lane_byte: Any) -> Any:
-        """A lane's operand of K step ``step`` (``lane_byte``: 16 times the lane)."""
+    def load_step(self, tile_address: Any, step: Any, lane_byte: Any, live: Any = None) -> Any:
+        """A lane's operand of K step ``step`` (``lane_byte``: 16 times the lane); zeros, and no memory traffic, where
+        the wave-uniform ``live`` (None: everywhere) does not hold."""
+        if live is not None:
+            word = (lane_byte + step * _STEP_BYTES) // 4
+            return load_within(ROWS * self.k // 2, tile_address, word, fx.Int32, 4, STREAM, live)
         return gload(tile_address, lane_byte + step * _STEP_BYTES, fx.Int32, 4, stream=True)
 
     def load_codes(self, block_address: Any, pair: Any, lane: Any) -> Any:

@@ -22,7 +22,9 @@ SLICE_COLUMNS = "32"  # hidden columns of a seam slice, of a push and of a rank 
 LINEAR_TILES = "min(4, cdiv({rows}, 16 * GRID))"  # of a small grid four: a wave holds their weights
 SPLIT_K = 2  # parts of K of a linear whose partial sums another stage adds anyway
 GATED_TILES = 4  # row tiles of a gated linear: 8 outputs each, so that a task fills an MXFP8 group of 32
-ROUTER_PARTS = "4"  # parts of K of the router's logits
+# Parts of K of the router's logits. A task walks all token tiles: past one, as many parts as keep a CTA's work what it
+# was, where the grid has a CTA for each.
+ROUTER_PARTS = "4 if b.tokens <= 16 else max(4, min(8, GRID // cdiv({experts}, 16)))"
 ROUTE_COPIES = "8"  # copies of the routes: all CTAs polling one small region queue up on its lines
 # Pairs of K steps an expert up task has in flight, 17 registers each: past one token tile the gather takes their place.
 # At one or two rows nothing else hides the first weights' latency.

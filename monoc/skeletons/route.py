@@ -61,7 +61,7 @@ class RouteParams:
         return (*bias, *given)
 
     def describe(self) -> StageShape:
-        tile = f"cdiv({self.experts}, 16) * ({self.parts})"
+        units = f"cdiv({self.experts}, 16) * ({self.parts})"
         bests = f"{self.threads} // 64 * {self.topk}"
         return StageShape(
             tasks=formula(self.tokens),
@@ -69,7 +69,7 @@ class RouteParams:
                 LdsMember("scores", "f32", formula(self.experts)),
                 *(LdsMember(name, "i32", formula(bests)) for name in (("keys", "ids") if self.searches else ())),
             ),
-            reads=(RegionRead(self.logits, Units(formula(f"i // 16 * ({tile})", task=True), formula(tile))),),
+            reads=(RegionRead(self.logits, Units(formula("0"), formula(units)), part=formula(self.tokens)),),
             writes=(
                 RegionWrite(
                     self.route,

@@ -17,8 +17,9 @@ class RouterParams:
     """``logits[t][e][part] = sum over the part's columns of gate[e, c] * rows[t, c]`` in fp32.
 
     ``rows``: region of bf16 rows, ``hidden / 2`` words a token, a unit a token. ``gate``: bf16 [experts, hidden],
-    row-major. ``logits``: region of f32 words [token][expert][part]; a task a unit: tokens 16 at a time, 16 experts at
-    a time, then the ``parts`` parts. ``hidden``: a multiple of 32.
+    row-major. ``logits``: region of f32 words [token][expert][part]; a task a unit: 16 experts at a time, then the
+    ``parts`` parts, every token of theirs. ``hidden``: a multiple of 32. ``flight``: words of rows a thread asks for
+    ahead.
     """
 
     stage: str
@@ -29,6 +30,7 @@ class RouterParams:
     experts: str
     parts: str
     tokens: str = "b.tokens"
+    flight: int = 64
     template: str = "router"
 
     def slots(self) -> tuple[Slot, ...]:
@@ -37,24 +39,13 @@ class RouterParams:
     def arguments(self) -> tuple[TensorArg, ...]:
         return (TensorArg(self.gate, "bf16", (self.experts, self.hidden)),)
 
-    @property
-    def tile_tasks(self) -> str:
-        """Tasks of one token tile."""
-        return f"cdiv({self.experts}, 16) * ({self.parts})"
-
     def describe(self) -> StageShape:
-        tasks = formula(f"cdiv({self.tokens}, 16) * {self.tile_tasks}")
-        tile = f"(i // ({self.tile_tasks}) * 16)"
+        tasks = formula(f"cdiv({self.experts}, 16) * ({self.parts})")
         return StageShape(
             tasks=tasks,
-            lds=(LdsMember("sums", "f32", formula("THREADS * 4")),),
-            reads=(
-                RegionRead(
-                    self.rows,
-                    Units(formula(tile, task=True), formula(f"min(16, {self.tokens} - {tile})", task=True)),
-                    part=formula(self.parts),
-                ),
-            ),
+            # token tiles take turns with two sets of sums
+            lds=(LdsMember("sums", "f32", formula(f"min(2, cdiv({self.tokens}, 16)) * THREADS * 4")),),
+            reads=(RegionRead(self.rows, Units(formula("0"), formula(self.tokens)), part=formula(self.parts)),),
             writes=(
                 RegionWrite(
                     self.logits,
@@ -63,5 +54,5 @@ class RouterParams:
                     task_units=Units(formula("i", task=True)),
                 ),
             ),
-            weight_bytes=formula(f"16 * {self.hidden} * 2 // ({self.parts})", task=True),
+            weight_bytes=formula(f"16 * {self.hidden} * 2 // ({self.parts})"),
         )

@@ -167,7 +167,11 @@ class RowSliceParams:
         stride = f"{self.streams} * {self.columns} // 2 + 4"
         return StageShape(
             tasks=tasks,
-            lds=(LdsMember("slice", "i32", formula(f"{self.tokens} * ({stride})")),),
+            lds=(
+                LdsMember("slice", "i32", formula(f"{self.tokens} * ({stride})")),
+                # both bf16 parts of 16 rows x 32 columns, 16 bytes a lane each
+                LdsMember("weights", "i32", formula(f"cdiv({self.mixes}, 16) * {self.streams} * {self.columns} * 16")),
+            ),
             writes=(
                 *sums,
                 *(replace(w, step=2) if sums else w for w in (*(write for name, write in optional if name), partials)),

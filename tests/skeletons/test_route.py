@@ -67,7 +67,7 @@ def bench(
         "route", "logits", "route_table", "bias", score, WEIGH, "EXPERTS", "TOPK", "PARTS", given, "COPIES"
     )
     dims = {"EXPERTS": experts, "TOPK": topk, "PARTS": parts, "COPIES": 2, "THREADS": threads}
-    units = -(-tokens // 16) * -(-experts // 16) * parts
+    units = -(-experts // 16) * parts
     external = {"logits": (tokens * experts * parts, units)}
     return Bench([Placed(params, 2)], dims, {"tokens": tokens}, tmp, grid, threads, form, external=external)
 

@@ -29,18 +29,24 @@ def fuse_router(f: Fuser, op: Operation) -> bool:
     if weight.scale is not None:
         return False
     logits = op.writes[0]
-    tiles = f"cdiv(b.tokens, 16) * cdiv({f.dim(logits, 1)}, 16) * {ROUTER_PARTS}"
+    experts = f.dim(logits, 1)
+    parts = _router_parts(f, logits)
     params = RouterParams(
         stage=f"{weight.name}_logits",
         rows=f.held(f.operand(op, "x"), "rows").region,
-        logits=f.hold(logits, "parts", tiles),
+        logits=f.hold(logits, "parts", f"cdiv({experts}, 16) * {parts}"),
         gate=weight.name,
         hidden=f.width_of(weight.shape[1].size, op),
-        experts=f.dim(logits, 1),
-        parts=ROUTER_PARTS,
+        experts=experts,
+        parts=parts,
     )
     f.add(params.stage, params, [op])
     return True
+
+
+def _router_parts(f: Fuser, logits: str) -> str:
+    """Parts of K of ``logits``, by a name of the plan's."""
+    return f.named(f"{f.short(logits)}_parts", ROUTER_PARTS.format(experts=f.dim(logits, 1)))
 
 
 def fuse_route(f: Fuser, op: Operation) -> bool:
@@ -58,13 +64,12 @@ def fuse_route(f: Fuser, op: Operation) -> bool:
         weigh=f.function_slot(f"{f.short(ids)}_weigh", op, "weigh"),
         experts=f.dim(logits, 1),
         topk=f.dim(ids, 1),
-        parts=ROUTER_PARTS,
+        parts=_router_parts(f, logits),
         given=f.names.argument(given) if given else "",
         given_when=f.given_when(given),
         copies=ROUTE_COPIES,
     )
-    # A task takes its own token's logits of a tile of sixteen.
-    f.add(params.stage, params, [score, op], parts={params.logits: "min(b.tokens, 16)"})
+    f.add(params.stage, params, [score, op])
     return True
 
 
