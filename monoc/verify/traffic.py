@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import torch
 
-from monoc.expr.ir import DType
+from monoc.expr.ir import DType, IndexSum, IndexTerm, IndexVar, accesses
 from monoc.reference.weights import sizes
 from monoc.spec.buildexpr import BuildValue
-from monoc.spec.program import Launch, OpStatement, Program, Role, TensorDecl
+from monoc.spec.program import Launch, OpStatement, Program, Role, Statement, TensorDecl
 
 __all__ = ["WeightTraffic", "weight_traffic"]
 
@@ -22,7 +22,7 @@ _BYTES = {DType.F32: 4, DType.BF16: 2}
 class WeightTraffic:
     """``requested``: bytes all lanes of all ranks loaded of ``weight`` in ``launch``; ``implied``: its distinct bytes,
     of experts those that were picked; ``stored``: the same with the zeros the loader pads with; ``streamed``: a
-    block-scaled operand of a contraction, of which every byte is to be asked for once."""
+    matrix a statement contracts with activations, of which every byte is to be asked for once."""
 
     launch: str
     weight: str
@@ -33,8 +33,8 @@ class WeightTraffic:
 
     @property
     def good(self) -> bool:
-        """Asked for once; padding, which stays zero, once or not at all. Weights that are not streamed are small, and
-        lanes and token tiles that share them ask for them again: they come from the caches."""
+        """Asked for once; padding, which stays zero, once or not at all. Weights that are not streamed are vectors and
+        a few numbers: lanes and tasks that share them ask for them again, and the caches have them."""
         return not self.streamed or self.implied <= self.requested <= self.stored
 
     @property
@@ -55,18 +55,40 @@ def weight_traffic(
     by buffer, of all ranks."""
     weights = {t.name: t for t in program.tensors if t.role is Role.WEIGHT and t.guard.evaluate(env)}
     found: dict[str, WeightTraffic] = {}
-    for s in launch.statements:
-        if not s.guard.evaluate(env):
-            continue
+    statements = [s for s in launch.statements if s.guard.evaluate(env)]
+    for s in statements:
         for name in (n for n in s.operands if n in weights and n not in found):
             decl = weights[name]
-            streamed = isinstance(s, OpStatement) and s.operand("w") == name and decl.scale is not None
+            streamed = any(_contracts(reader, name) for reader in statements)
             ids = s.operand("ids") if isinstance(s, OpStatement) and s.operand("w") == name else None
             share = _picked(picks, ids)
             implied, stored = (ranks * _bytes(decl, of, env, share) for of in ("shape", "stored"))
             if implied:
                 found[name] = WeightTraffic(launch.name, name, loaded.get(name, 0), implied, stored, streamed)
     return list(found.values())
+
+
+def _contracts(s: Statement, weight: str) -> bool:
+    """Whether ``s`` sums products with the matrix ``weight``: an axis of it is summed over, another one is not."""
+    if isinstance(s, OpStatement):
+        return s.operand("w") == weight
+    for reduction in s.reductions:
+        over = set(reduction.over)
+        for access in accesses(reduction.body):
+            used = {name for term in access.index for name in _variables(term)}
+            if access.tensor == weight and used & over and used - over:
+                return True
+    return False
+
+
+def _variables(term: IndexTerm) -> tuple[str, ...]:
+    match term:
+        case IndexVar(name):
+            return (name,)
+        case IndexSum(terms):
+            return tuple(name for name, _ in terms)
+        case _:
+            return ()
 
 
 def _picked(picks: Mapping[str, torch.Tensor], ids: str | None) -> int | None:

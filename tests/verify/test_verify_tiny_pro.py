@@ -40,7 +40,7 @@ def verifier(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Verifier]:
 def run(verifier: Verifier, kind: str, tokens: int, tp: int, case: str = "usual", steps: int = 2) -> CellResult:
     found = {k.name: k for k in kinds(verifier.program, verifier.driver.runner_class)}
     widths = step_widths(verifier.program, tokens, steps)
-    result = verifier.run(Cell(found[kind], widths, tp, seed=tokens, case=case))
+    result = verifier.run(Cell(found[kind], widths, tp, seed=tokens, case=case, traffic=True))
     assert result.good, "\n".join(explain(result))
     return result
 
