@@ -187,7 +187,7 @@ class _Runner:
             if argument == f"{name}_stride":
                 return f"{name}.stride(0)"
             if argument == f"{name}_width":
-                return f"{name}.shape[-1]"
+                return argument  # a local of the method
         if argument in self.paths:
             return f"{argument if self._weight_guard(argument) else self.paths[argument]}.data_ptr()"
         for value in self.carried:
@@ -233,7 +233,9 @@ class _Runner:
             width = t.host_shape[-1].size
             assert width is not None
             strides = f"(None, {self.names.text(width)}, 1)"
-        elif any(e.size is None or e.at_least for e in t.host_shape) and not t.host_shape[-1].at_most:
+        elif t.host_shape[-1].at_most:
+            strides = _tuple([*["None"] * (len(t.host_shape) - 1), "1"])  # rows may be further apart than wide
+        elif any(e.size is None or e.at_least for e in t.host_shape):
             sizes = [e.size for e in t.host_shape]
             strides = _tuple([self._stride(sizes, i) for i in range(len(sizes))])
         return Want(t.name, _TORCH[t.dtype], self._axes(t.host_shape), strides, self._read_when(t, entry))
@@ -326,6 +328,7 @@ class _Runner:
             always=tuple(h.name for h in entry.host_calls if not self.guard(h.guard)),
             weights=self._guarded_weights(entry),
             bounds=self._bounds(entry),
+            tables=tuple(t.name for t in given if t.host_shape[-1].at_most),
         )
 
     def _bounds(self, entry: Entry) -> tuple[Bound, ...]:

@@ -108,6 +108,7 @@ class Method:
     always: tuple[str, ...]  # host calls every layer makes
     weights: tuple[Guarded, ...]
     bounds: tuple[Bound, ...]
+    tables: tuple[str, ...]  # tensors whose width is the host's
 
     @property
     def switches(self) -> Mapping[str, str]:

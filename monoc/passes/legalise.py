@@ -33,6 +33,7 @@ class Requirement:
 
 
 _COLUMNS = int(SLICE_COLUMNS)
+_WIDEST_HEAD = 512
 
 LEGAL: tuple[Requirement, ...] = (
     Requirement("linear", "w", 0, 16, "a task takes 16 weight rows"),
@@ -56,15 +57,25 @@ class Legalise:
     name: str = "legalise"
 
     def run(self, layer: Layer) -> Layer:
-        sizes = _Sizes(layer.program)
+        program = layer.program
+        sizes = _Sizes(program)
         for graph in layer.graphs:
             for op in graph.operations:
-                for size, multiple, what, why in (*_required(graph, op), *_owned(layer.program, graph, op)):
+                for size, multiple, what, why in (*_required(program, graph, op), *_owned(program, graph, op)):
                     wrong = sizes.not_multiple(size, multiple)
                     if wrong is not None:
                         raise PassError(
                             f"{op.name} ({op.kind}): {what}, {size} = {wrong}, has to be a multiple of {multiple}: "
                             f"{why}",
+                            op.span,
+                        )
+                if op.kind == "attend":
+                    head = graph.types[op.reads[0]].shape[2]
+                    wrong = sizes.no_head(head)
+                    if wrong is not None:
+                        raise PassError(
+                            f"{op.name} ({op.kind}): a head of {head} = {wrong} values has to be a power of two up to "
+                            f"{_WIDEST_HEAD}: lanes hold equal parts of one, which lie together in registers",
                             op.span,
                         )
         return layer
@@ -79,14 +90,17 @@ class _Sizes:
 
     def not_multiple(self, size: BuildExpr, multiple: int) -> int | None:
         """A value of ``size`` that is no multiple, None if all are."""
-        for environment in self._environments:
-            value = size.evaluate(environment)
-            if value % multiple:
-                return value
-        return None
+        return next((v for v in self._values(size) if v % multiple), None)
+
+    def no_head(self, size: BuildExpr) -> int | None:
+        """A value of ``size`` that attention's heads cannot have, None if they can have all."""
+        return next((v for v in self._values(size) if v & (v - 1) or v > _WIDEST_HEAD), None)
+
+    def _values(self, size: BuildExpr) -> Iterator[int]:
+        return (size.evaluate(environment) for environment in self._environments)
 
 
-def _required(graph: LayerGraph, op: Operation) -> Iterator[tuple[BuildExpr, int, str, str]]:
+def _required(program: Program, graph: LayerGraph, op: Operation) -> Iterator[tuple[BuildExpr, int, str, str]]:
     for rule in LEGAL:
         if rule.kind != op.kind:
             continue
@@ -108,6 +122,11 @@ def _required(graph: LayerGraph, op: Operation) -> Iterator[tuple[BuildExpr, int
                 f"the columns of {mixed[0]}",
                 f"a slice is {_COLUMNS} columns",
             )
+    if op.kind == "expert_linear" and isinstance(op.statement, OpStatement):
+        weight = op.statement.operand("w")
+        if weight is not None and program.tensor[weight].interleave is not None:
+            k = graph.types[weight].shape[-1]
+            yield k, 256, f"the depth of {weight}", "gate and up are multiplied in pairs of 128 columns"
     if op.kind == "kv_insert" and isinstance(op.statement, OpStatement):
         rope = op.statement.attribute("rope")
         if isinstance(rope, BuildExpr):

@@ -70,6 +70,14 @@ class Layer:
         kind = torch.uint8 if dtype.itemsize == 1 else dtype
         return torch.zeros(wide, dtype=kind, device="cuda").view(dtype)[..., : shape[-1]]
 
+    @staticmethod
+    def per_row() -> dict[str, torch.Tensor]:
+        """The inputs of a step of one row that have a row a token."""
+        kinds = {torch.bfloat16: {"x": (HIDDEN,), "residual": (STREAMS, HIDDEN)},
+                 torch.float32: {"post_mix": (STREAMS, 1), "res_mix": (STREAMS, STREAMS)},
+                 torch.int64: {"positions": (), "slot_mapping": ()}}  # fmt: skip
+        return {n: torch.zeros((1, *shape), dtype=d) for d, named in kinds.items() for n, shape in named.items()}
+
     def forward(self, width: int, **changed: Any) -> tuple[torch.Tensor, ...]:
         def zeros(dtype: torch.dtype, *shape: int) -> torch.Tensor:
             return torch.zeros(shape, dtype=dtype, device="cuda")
@@ -115,6 +123,40 @@ def test_the_narrowest_build_that_holds_the_table(
     layer.forward(width, **more, **(blocks() if ratio == 4 else {"global_keys": True}))
     assert [(name, b.picks) for name, b in layer.launched] == [("k1", picks), ("k2", picks)]
     assert layer.selected == [(ROWS, HIDDEN, ROWS, 512)]
+    layer.runner.close()
+
+
+@pytest.mark.parametrize(("rows", "pitch", "width"), [(ROWS, 100, 100), (ROWS, 20, 20), (1, 100, 20)])
+def test_a_table_of_the_first_columns_of_wider_rows(
+    package: EmittedPackage, host: Any, rows: int, pitch: int, width: int
+) -> None:
+    """A host may keep rows for its longest context and hand over as many columns as this step's contexts need."""
+    layer, seen = Layer(package, host, 8), {}
+
+    def launch(name: str, b: Any) -> Any:
+        arguments = package.part("runner")._BUILDERS[name][1]
+        return lambda *values, stream: seen.update({name: (b, dict(zip(arguments, values, strict=True)))})
+
+    layer.runner._launch = launch
+    table = torch.zeros((5, pitch), dtype=torch.int32, device="cuda")[:rows, :20]
+    one = {n: torch.zeros((rows, *t.shape[1:]), dtype=t.dtype, device="cuda") for n, t in layer.per_row().items()}
+    layer.forward(0, global_keys=True, topk_indices=table, **one)
+    b, given = seen["k2"]
+    assert (b.tokens, b.picks) == (rows, 128 if width > 32 else 32)
+    assert (given["topk_indices"], given["topk_indices_width"]) == (table.data_ptr(), width)
+    layer.runner.close()
+
+
+def test_tables_that_cannot_be_read(package: EmittedPackage, host: Any) -> None:
+    layer = Layer(package, host, 8)
+    row, columns = (torch.zeros(shape, dtype=torch.int32, device="cuda") for shape in ((1, 20), (ROWS, 40)))
+    for table, says in (
+        (row.expand(ROWS, -1), "rows of topk_indices lie 0 apart"),
+        (columns[:, ::2], "topk_indices has strides"),
+        (torch.zeros((ROWS, 600), dtype=torch.int32, device="cuda")[:, :20], "the builds have"),
+    ):
+        with pytest.raises(AssertionError, match=says):
+            layer.forward(0, global_keys=True, topk_indices=table)
     layer.runner.close()
 
 

@@ -35,6 +35,8 @@ def override(value: str, form: str) -> Edits:
     ("edits", "program_edits", "message", "place"),
     [
         ((("hidden: 256", "hidden: 288"),), (), "has to be a multiple of 64", "mhc_mla_moe.monoc"),
+        ((("head: 256", "head: 320"), ("record: 328", "record: 392")), (), "head = 320 values", "mhc_mla_moe.monoc"),
+        ((("hidden: 256", "hidden: 384"),), (), "has to be a multiple of 256", "deepseek_v4.monoc"),
         ((), (("bf16(mxfp8(a, rule=V) @ sw2)", "mxfp8(a, rule=V) @ sw2"),), "rounded to bf16", "deepseek_v4.monoc"),
         (override("x", "flag"), (), "is no hand-off of launch k2", "spec.yaml"),
         ((("o_rank: 64", "o_rank: 1073741824"),), (), "the sizes are too large", "spec.yaml"),
