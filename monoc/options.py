@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -58,13 +59,26 @@ def chosen(text: str | None, known: Mapping[str, T], option: str) -> list[T]:
     wrong = [n for n in text.split(",") if n not in known]
     if wrong:
         bad_input(f"{option} {wrong[0]!r}: there is {', '.join(known)}")
-    return [known[n] for n in text.split(",")]
+    return [known[n] for n in dict.fromkeys(text.split(","))]
 
 
-def writable(path: Path | None, option: str) -> None:
-    """Leaves if no file can be written at ``path``: said before the work whose result it is to hold."""
-    if path is not None and (path.is_dir() or not os.access(path.parent, os.W_OK)):
+def writable(path: Path | None, option: str, holds: str) -> None:
+    """Leaves if no report can be written at ``path``: said before the work whose result it is to hold. A file that is
+    there is written over if it is a report of the same command, which has the key ``holds``, or empty."""
+    if path is None:
+        return
+    if (path.exists() and not path.is_file()) or not os.access(path.parent, os.W_OK):
         bad_input(f"{option} {path}: no file can be written there; give a path in a folder that exists")
+    if path.exists() and path.stat().st_size and not _is_report(path, holds):
+        bad_input(f"{option} {path}: what is there is no report of this command and stays; save to another file")
+
+
+def _is_report(path: Path, holds: str) -> bool:
+    try:
+        report = json.loads(path.read_bytes())
+    except ValueError:
+        return False
+    return isinstance(report, dict) and "good" in report and holds in report
 
 
 def settings(texts: list[str] | None) -> dict[str, tuple[int, ...]]:

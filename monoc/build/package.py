@@ -18,7 +18,7 @@ from monoc.build.isa import IsaResult, compile_isa
 from monoc.spec.load import load_program
 from monoc.spec.program import Program
 
-__all__ = ["EmittedPackage", "PackageError", "open_package"]
+__all__ = ["EmittedPackage", "PackageError", "forget_modules", "open_package"]
 
 
 class PackageError(Exception):
@@ -34,7 +34,7 @@ class EmittedPackage:
 
     @classmethod
     def load(cls, folder: Path) -> EmittedPackage:
-        """Raises :class:`PackageError` if ``folder`` is no emitted package."""
+        """Raises :class:`PackageError` if ``folder`` is no emitted package, or one that cannot be imported."""
         for needed in ("__init__.py", "plan.py", "runner.py"):
             if not (folder / needed).is_file():
                 raise PackageError(f"{folder} is no emitted package: it has no {needed}; run `monoc compile` first")
@@ -46,7 +46,13 @@ class EmittedPackage:
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
-        spec.loader.exec_module(module)
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:  # whatever somebody made of its text
+            forget_modules(name)
+            raise PackageError(
+                f"{folder} cannot be imported: {type(error).__name__}: {error}; run `monoc compile` again"
+            ) from error
         return cls(folder, module)
 
     @property
@@ -97,6 +103,12 @@ class EmittedPackage:
         return compile_isa(build, [*values, fx.Stream(None)], self.plan.TARGET, debug=debug)
 
 
+def forget_modules(name: str) -> None:
+    """Drop the modules of the package imported as ``name``."""
+    for module in [m for m in sys.modules if m == name or m.startswith(f"{name}.")]:
+        del sys.modules[module]
+
+
 def open_package(spec: str, folder: Path | None) -> tuple[Program, EmittedPackage]:
     """The spec and the package compiled from it in ``folder`` (None: ``generated/<layer>``).
 
@@ -108,5 +120,9 @@ def open_package(spec: str, folder: Path | None) -> tuple[Program, EmittedPackag
     if package.spec_hash != program.digest[:16]:
         raise PackageError(
             f"{package.folder} was not compiled from {spec} as it is now; run `monoc compile {spec}` first"
+        )
+    if not hasattr(package.part("runner"), program.runner.class_name):
+        raise PackageError(
+            f"{package.folder}/runner.py has no class {program.runner.class_name}; run `monoc compile {spec}` again"
         )
     return program, package

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -43,6 +44,29 @@ def _cells(
     return found
 
 
+def _served(program: Program, name: str, given: str | None) -> tuple[int, ...]:
+    """The values of build parameter ``name``, of option ``--name`` if given, each once; leaves at one no build has."""
+    known = next(p.values for p in program.space.params if p.name == name)
+    if given is None:
+        return known
+    wanted = tuple(dict.fromkeys(numbers(given, f"--{name}")))
+    for value in wanted:
+        if value not in known:
+            bad_input(f"--{name} {value}: no build has that; there is {_ranges(known)}")
+    return wanted
+
+
+def _ranges(values: Iterable[int]) -> str:
+    """``1..20, 24, 28`` for sorted numbers."""
+    runs: list[list[int]] = []
+    for value in sorted(values):
+        if runs and value == runs[-1][-1] + 1:
+            runs[-1].append(value)
+        else:
+            runs.append([value])
+    return ", ".join(str(r[0]) if len(r) == 1 else f"{r[0]}..{r[-1]}" for r in runs)
+
+
 def register(app: typer.Typer) -> None:
     """Add the command to ``app``."""
 
@@ -66,22 +90,23 @@ def register(app: typer.Typer) -> None:
         as_json: Json = False,
     ) -> None:
         """Run an emitted package on the simulator through its own runner and hold it against the spec's reference."""
-        writable(save, "--save")
+        writable(save, "--save", "cells")
         try:
             program, package = open_package(spec, out)
         except PackageError as error:
             bad_input(str(error))
         known = {k.name: k for k in kinds(program, getattr(package.part("runner"), program.runner.class_name))}
         taken = chosen(kind, known, "--kind")
-        ranks = next(p.values for p in program.space.params if p.name == "tp")
+        widths = _served(program, "tokens", tokens)
+        ranks = _served(program, "tp", tp)
         cells = [
             c
             for name in ([*CASES] if case == "all" else chosen(case, {n: n for n in CASES}, "--case"))
             for c in _cells(
                 program,
                 mixes(program, taken) if mix else [(k,) for k in taken],
-                numbers(tokens, "--tokens"),
-                ranks if tp is None else numbers(tp, "--tp"),
+                widths,
+                ranks,
                 steps,
                 seed=seed,
                 barriers=barriers,

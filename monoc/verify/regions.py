@@ -18,12 +18,16 @@ from monoc.spec.buildexpr import BuildValue
 from monoc.spec.program import Launch, MapStatement, OpStatement, Program, Statement
 from monoc.verify.watch import PAIR_FORMS
 
-__all__ = ["LaunchMemory", "Seen", "read_regions"]
+__all__ = ["LaunchMemory", "Seen", "UnlikeCopiesError", "read_regions"]
 
 Tensor = torch.Tensor
 LOG2E = 1.4426950408889634
 FLOAT_MAX = float(torch.finfo(torch.float32).max)
 _RESHAPES = ("flatten", "group", "unrope")
+
+
+class UnlikeCopiesError(RuntimeError):
+    """The ranks were sent different parts of one sum: no stage behind it can be judged."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,7 @@ class LaunchMemory:
 def read_regions(memory: LaunchMemory, before: Mapping[str, Seen]) -> dict[str, Seen]:
     """Every value some stage of the launch handed on through a region, by name; ``before``: those of earlier launches.
 
-    Raises ``LookupError`` for a region whose name says nothing."""
+    Raises ``LookupError`` for a region whose name says nothing, :class:`UnlikeCopiesError`."""
     found: dict[str, Seen] = dict(before)
     stages = memory.plan.LAUNCHES[memory.launch.name].stages(memory.b)
     written = {w.region: name for name, stage in stages.items() for w in stage.writes}
@@ -320,8 +324,20 @@ def _ranks(memory: LaunchMemory, region: str, value: str, _: Mapping[str, Seen])
         owned = [c[..., r * share : (r + 1) * share] for r, c in enumerate(copies)]
         return [Seen(part, tuple(torch.cat(owned, dim=-1)), region)]
     if any(not torch.equal(c.view(torch.int32), copies[0].view(torch.int32)) for c in copies):
-        raise LookupError(f"region {region}: the ranks' copies differ")
+        raise UnlikeCopiesError(_unlike(memory, region, copies))
     return [Seen(part, tuple(copies[0]), region)]
+
+
+def _unlike(memory: LaunchMemory, region: str, copies: tuple[Tensor, ...]) -> str:
+    """Where the copies [source rank, token, ..] of two ranks first differ."""
+    rank = next(r for r, c in enumerate(copies) if not torch.equal(c.view(torch.int32), copies[0].view(torch.int32)))
+    wrong = copies[rank].view(torch.int32) != copies[0].view(torch.int32)
+    source, token, *at = torch.nonzero(wrong)[0].tolist()
+    first, other = (float(c[(source, token, *at)]) for c in (copies[0], copies[rank]))
+    return (
+        f"region {region} of launch {memory.launch.name}: the ranks' copies differ: of what rank {source} sent, "
+        f"token {token}, element {at}, rank 0 has {first:.9g} and rank {rank} {other:.9g}"
+    )
 
 
 def _sums(memory: LaunchMemory, region: str, value: str, found: Mapping[str, Seen]) -> list[Seen]:

@@ -55,7 +55,7 @@ class SavedReport:
             return {}
         try:
             before = json.loads(self.path.read_text())
-            known = {_saved_key(c): c for c in before["cells"] if c["good"]}
+            known = {_saved_key(c): c for c in before["cells"] if c["good"] and c["steps"] and c["seconds"]}
             same = before["package"] == self.package
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{self.path} is no report of monoc verify; save to another file") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -113,6 +114,9 @@ class Verifier:
                 self._again(result, entry, replace(cell, order=order))
         except (SimulatorError, AssertionError, RuntimeError) as error:
             result.error = f"{type(error).__name__}: {error}"
+        except Exception as error:  # an edited package's own, of any kind: this cell's, not the run's
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            result.error = f"{type(error).__name__}: {error}\nat {last.filename}:{last.lineno}: {last.line}"
         result.seconds = time.monotonic() - start
         result.peak_bytes = peak_bytes()
         return result

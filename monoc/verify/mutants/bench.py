@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -14,7 +13,7 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 from monoc.build.isa import compile_isa
-from monoc.build.package import EmittedPackage
+from monoc.build.package import EmittedPackage, forget_modules
 from monoc.emit.files import write_package
 from monoc.emit.package import emit_package
 from monoc.passes.pipeline import draft_schedule
@@ -120,9 +119,7 @@ class Bundle:
 
 def forget(package: EmittedPackage) -> None:
     """Drop the modules of a package that is not used again."""
-    name = package.module.__name__
-    for module in [m for m in sys.modules if m == name or m.startswith(f"{name}.")]:
-        del sys.modules[module]
+    forget_modules(package.module.__name__)
 
 
 def _behind_flags(program: Program) -> dict[str, str]:

@@ -47,7 +47,7 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Seed faults into emitted packages, one at a time, and count those that `monoc verify` finds."""
         operators = chosen(operator, {name: name for name in OPERATORS}, "--operator")
-        writable(save, "--save")
+        writable(save, "--save", "mutants")
         if out is not None and len(specs) > 1:
             bad_input("--out names the package of one spec; give one")
         torch.set_num_threads(1)  # the reference's operations are small: threads would only meet each other
