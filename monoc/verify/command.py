@@ -64,7 +64,7 @@ def _ranges(values: Iterable[int]) -> str:
             runs[-1].append(value)
         else:
             runs.append([value])
-    return ", ".join(str(r[0]) if len(r) == 1 else f"{r[0]}..{r[-1]}" for r in runs)
+    return ", ".join(f"{r[0]}..{r[-1]}" if len(r) > 2 else ", ".join(map(str, r)) for r in runs)
 
 
 def register(app: typer.Typer) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 from typer.testing import CliRunner
+from verify.planting import planted
 
 from monoc.cli import make_app
 from monoc.verify.cells import Cell, Kind
@@ -72,6 +73,30 @@ def test_a_report_that_cannot_be_saved_is_refused_first(folder: Path, tmp_path: 
         assert f"--save {path}: no file can be written there" in text
 
 
+def test_what_is_no_report_is_not_written_over(folder: Path, tmp_path: Path) -> None:
+    notes, link = tmp_path / "notes.txt", tmp_path / "null"
+    notes.write_text("not a report\n")
+    link.symlink_to("/dev/null")
+    for path, why in ((notes, "is no report of this command and stays"), (link, "no file can be written there")):
+        code, text = invoke("--tokens", "2", "--out", str(folder), "--save", str(path))
+        assert code == 2
+        assert why in text
+    assert notes.read_text() == "not a report\n"
+
+
+def test_a_broken_package_is_refused(folder: Path, tmp_path: Path) -> None:
+    for k, (file, pattern, replacement) in enumerate(
+        (
+            ("ffn.py", r"def out_reduce\(", "def out_reduce(("),
+            ("runner.py", r"class TinyMonoLayer\b", "class OtherLayer"),
+            ("runner.py", r"(?m)^from \. import plan$", "from . import plans"),
+        )
+    ):
+        code, text = invoke("--out", str(planted(folder, tmp_path / str(k), file, pattern, replacement)))
+        assert code == 2
+        assert "run `monoc compile" in text
+
+
 def test_processes_share_the_cells_and_one_that_dies_is_told(folder: Path, kind_of: dict[str, Kind]) -> None:
     cells = [Cell(kind_of[k], (2,), tp) for k, tp in (("ffn", 1), ("ffn", 2), ("ffn-draft", 1))]
     begun: list[Cell] = []
@@ -91,7 +116,12 @@ def test_bad_usage_says_what_there_is(folder: Path, tmp_path: Path) -> None:
     assert "there is ratio0, " in text
     code, text = invoke("--tokens", "99", "--out", str(folder))
     assert code == 2
-    assert "no build has tokens 99" in text
+    assert "--tokens 99: no build has that; there is 1..20" in text
+    code, text = invoke("--tokens", "3,99", "--out", str(folder))  # not left out in silence
+    assert code == 2
+    code, text = invoke("--tp", "3", "--out", str(folder))
+    assert code == 2
+    assert "there is 1, 2, 4" in text
     code, text = invoke("--case", "worst", "--out", str(folder))
     assert code == 2
     assert "usual, padded" in text

@@ -9,7 +9,7 @@ import torch
 
 from monoc.expr.ir import DType
 from monoc.reference.formats import MX_GROUP
-from monoc.spec.program import Entry, Program, Role
+from monoc.spec.program import Entry, MapStatement, Program, Role
 from monoc.verify.inputs.roles import Roles
 from monoc.verify.inputs.step import Contexts, StepInputs
 from monoc.verify.inputs.weights import Weights
@@ -41,7 +41,7 @@ class Case:
     poison: bool = False
 
 
-def _rows(entry: Entry, program: Program, step: StepInputs, change: Callable[[Tensor], None]) -> None:
+def _rows(entry: Entry, program: Program, step: StepInputs, change: Callable[[Tensor], object]) -> None:
     """Changes bf16 inputs, which the ranks may share."""
     seen: set[int] = set()
     for tensors in step.tensors:
@@ -78,7 +78,21 @@ def _far_apart(program: Program, entry: Entry, step: StepInputs) -> None:
     _rows(entry, program, step, change)
 
 
-def _each(weights: Weights, names: tuple[str, ...], change: Callable[[Tensor], None]) -> None:
+def _small_rows(program: Program, entry: Entry, step: StepInputs) -> None:
+    """Rows whose mean squares are about 1, 2e-7, 6e-14 and 1e-20: what is added to them under a root counts."""
+
+    def change(tensor: Tensor) -> None:
+        sizes = 2.0 ** (-11.0 * (torch.arange(len(tensor)) % 4))
+        tensor.mul_(sizes.reshape(-1, *[1] * (tensor.dim() - 1)).to(tensor.dtype))
+
+    _rows(entry, program, step, change)
+
+
+def _positive_rows(program: Program, entry: Entry, step: StepInputs) -> None:
+    _rows(entry, program, step, lambda tensor: tensor.abs_())
+
+
+def _each(weights: Weights, names: tuple[str, ...], change: Callable[[Tensor], object]) -> None:
     done: set[int] = set()
     for tensors in weights.tensors:
         for name in names:
@@ -94,6 +108,7 @@ def _same_experts(program: Program, weights: Weights) -> None:
     _each(weights, Roles.of(program).tensors("route", "bias"), change)
 
 
+_FEW = 4  # scales of a mix: fewer than it has entries
 _BLOCKS = 64  # of columns: a token's row lies mostly in one, the experts of a group listen to one
 
 
@@ -135,6 +150,44 @@ def _norms(program: Program) -> tuple[str, ...]:
 def _routers(program: Program) -> tuple[str, ...]:
     """bf16 matrices of linear operations."""
     return tuple(n for n in Roles.of(program).tensors("linear", "w") if program.tensor[n].scale is None)
+
+
+def _small_norms(program: Program, weights: Weights) -> None:
+    """Normed rows of about 1e-10, and what is made of them: the norms of latents, keys below the least scale."""
+    _each(weights, _norms(program), lambda norm: norm.mul_(2.0**-33))
+
+
+def _mix_vectors(program: Program) -> tuple[str, ...]:
+    """fp32 vectors in expressions: scales and bases of mixes."""
+    vectors = {t.name for t in program.tensors if t.role is Role.WEIGHT and t.dtype is DType.F32 and len(t.shape) == 1}
+    used = {
+        name
+        for e in program.entries
+        for la in e.launches
+        for s in la.statements
+        if isinstance(s, MapStatement)
+        for name in s.operands
+    }
+    return tuple(sorted(vectors & used))
+
+
+def _steep(program: Program, weights: Weights) -> None:
+    _each(weights, _mix_vectors(program), lambda vector: vector.mul_(24))
+
+
+def _closed(program: Program, weights: Weights) -> None:
+    """Gates near 1e-5: what is added to a gate counts."""
+
+    def change(vector: Tensor) -> None:
+        vector[:] = vector.mul(0.1) - 12 if len(vector) > _FEW else vector * 0.1
+
+    _each(weights, _mix_vectors(program), change)
+
+
+def _no_scores(program: Program, weights: Weights) -> None:
+    """Router weights of one sign, rows of the other: every score is zero."""
+    _each(weights, _routers(program), lambda gate: gate.abs_().mul_(-64))
+    _each(weights, _norms(program), lambda norm: norm.abs_())
 
 
 def _ties(program: Program, weights: Weights) -> None:
@@ -187,6 +240,12 @@ CASES: Mapping[str, Case] = {
     "different-experts": Case("as many tokens as can pick experts of their own", weights=_own_experts, step=_own_block),
     "ties": Case("every expert scores the same", weights=_ties),
     "sinks": Case("extreme sinks", weights=_sinks),
+    "small-rows": Case("rows down to where the norms' epsilon decides", step=_small_rows),
+    "small-norms": Case("norms so small that latents and keys are next to nothing", weights=_small_norms),
+    "steep-gates": Case("gates and mixes at both ends of their range", weights=_steep),
+    "closed-gates": Case("gates next to zero", weights=_closed),
+    "no-scores": Case("every expert's score is zero", weights=_no_scores, step=_positive_rows),
+    "blocks": Case("cache blocks of other sizes", lambda tokens: Contexts(blocks=(32, 16))),
     "wrap": Case("the epoch is about to start over", epoch=-2),
     "poison": Case("scratch and peer memory full of NaN at first", poison=True),
 }

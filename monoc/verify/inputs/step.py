@@ -24,7 +24,6 @@ from monoc.verify.inputs.weights import positions_of
 __all__ = ["POISON", "Contexts", "StepInputs", "make_step"]
 
 Tensor = torch.Tensor
-BLOCK = 64  # records a cache block
 WORDS = 16  # that occur in a step, at most: so many tokens' experts fit in memory
 SPARE = 3  # rows past the tokens where the host may give more
 POISON = 0xFF  # a NaN as e4m3, bf16 and E8M0
@@ -36,7 +35,8 @@ class Contexts:
     """How the tokens of a step lie in their requests. ``positions``: fixed ones, drawn if None; ``padded``: tokens with
     slot -1; ``no_picks``: every selected key is -1; ``missing``: the share of selected keys that are -1; ``window``:
     keys of a window at most; ``narrow``: columns a table whose width is the host's has less than its bound;
-    ``keys``: compressed keys of the tokens in turn, as far as positions go."""
+    ``keys``: compressed keys of the tokens in turn, as far as positions go; ``blocks``: records a block of the window
+    and of the compressed cache."""
 
     positions: tuple[int, ...] | None = None
     padded: tuple[int, ...] = ()
@@ -45,6 +45,7 @@ class Contexts:
     window: int | None = None
     narrow: int = 7
     keys: tuple[int, ...] | None = None
+    blocks: tuple[int, int] = (64, 64)
 
 
 @dataclass
@@ -126,7 +127,8 @@ class _Keys:
             roles.one("key_table", "window_lens"): lens,
         }
         window_cache = roles.one("attend", "window")
-        given[window_cache] = self._cache(window_cache, roles, used, -(-WINDOW_SLOTS * tokens // BLOCK))
+        of_window, of_compressed = self.contexts.blocks
+        given[window_cache] = self._cache(window_cache, used, -(-WINDOW_SLOTS * tokens // of_window), of_window)
         requests = max(1, (tokens + 1) // 2)
         owners = self.rng.integers(0, requests, self.rows).astype(np.int32)
         owners_given = owners.copy()
@@ -145,7 +147,7 @@ class _Keys:
                 chosen = self._through(chosen, table, positions, owners, ratio)
             given[picks] = chosen
             compressed = roles.one("attend", "compressed")
-            given[compressed] = self._cache(compressed, roles, rows, blocks)
+            given[compressed] = self._cache(compressed, rows, blocks, of_compressed)
         out.update({name: tensor for name, tensor in given.items() if name is not None})
         return out
 
@@ -162,7 +164,8 @@ class _Keys:
         return drawn.astype(np.int64)
 
     def _slots(self) -> np.ndarray:
-        pool = -(-WINDOW_SLOTS * self.tokens // BLOCK) * BLOCK
+        block = self.contexts.blocks[0]
+        pool = -(-WINDOW_SLOTS * self.tokens // block) * block
         self.pool = self.rng.permutation(pool)
         slots = self.pool[: self.tokens].astype(np.int64)
         slots[list(self.contexts.padded)] = -1
@@ -186,7 +189,8 @@ class _Keys:
         self, width: int, ratio: int, positions: np.ndarray, owners: np.ndarray, requests: int
     ) -> tuple[Tensor, Tensor, np.ndarray, int]:
         """(picks, block table, records to fill, blocks of the compressed cache)."""
-        per = -(-positions_of(self.program, self.env) // ratio // BLOCK)
+        block = self.contexts.blocks[1]
+        per = -(-positions_of(self.program, self.env) // ratio // block)
         blocks = requests * per
         table = np.full((requests + 1, per + 2), GARBAGE, dtype=np.int32)
         table[:requests, :per] = self.rng.permutation(blocks).reshape(requests, per)
@@ -201,20 +205,20 @@ class _Keys:
                 keys[:] = -1
             picks[t, :count] = GARBAGE if t in self.contexts.padded else keys
             there = keys[keys >= 0].astype(np.int64)
-            used.append(table[owners[t], there // BLOCK].astype(np.int64) * BLOCK + there % BLOCK)
+            used.append(table[owners[t], there // block].astype(np.int64) * block + there % block)
         return torch.from_numpy(picks), torch.from_numpy(table), np.unique(np.concatenate(used)), blocks
 
     def _through(self, picks: Tensor, table: Tensor, positions: np.ndarray, owners: np.ndarray, ratio: int) -> Tensor:
         """The picks as slots of the compressed cache; those of padded rows stay what they are."""
-        out = picks.clone()
+        out, block = picks.clone(), self.contexts.blocks[1]
         for t in sorted(set(range(self.tokens)) - set(self.contexts.padded)):
             count = min((int(positions[t]) + 1) // ratio, picks.shape[1])
             rows = picks[t, :count]
-            slots = table[int(owners[t]), (rows.clamp(min=0) // BLOCK).long()] * BLOCK + rows.clamp(min=0) % BLOCK
+            slots = table[int(owners[t]), (rows.clamp(min=0) // block).long()] * block + rows.clamp(min=0) % block
             out[t, :count] = torch.where(rows >= 0, slots, -1)
         return out
 
-    def _cache(self, name: str | None, roles: Roles, used: np.ndarray, blocks: int) -> Tensor:
+    def _cache(self, name: str | None, used: np.ndarray, blocks: int, block: int) -> Tensor:
         """A cache whose records at ``used`` are numbers near one and all else poison, its blocks spread out."""
         assert name is not None
         (record,) = sizes(self.program.tensor[name].shape[2:], self.env)
@@ -226,8 +230,8 @@ class _Keys:
         assert isinstance(rope_width, BuildExpr)
         rope = int(rope_width.evaluate(self.env))
         gap = 256  # bytes between blocks
-        whole = torch.full((blocks * (BLOCK * record + gap),), POISON, dtype=torch.uint8)
-        cache = whole.as_strided((blocks, BLOCK, record), (BLOCK * record + gap, record, 1))
+        whole = torch.full((blocks * (block * record + gap),), POISON, dtype=torch.uint8)
+        cache = whole.as_strided((blocks, block, record), (block * record + gap, record, 1))
         if not len(used):
             return cache
         nope = head - rope
