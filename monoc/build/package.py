@@ -6,6 +6,7 @@ import importlib.util
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -46,13 +47,8 @@ class EmittedPackage:
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
-        try:
+        with _importing(folder, name):
             spec.loader.exec_module(module)
-        except Exception as error:  # whatever somebody made of its text
-            forget_modules(name)
-            raise PackageError(
-                f"{folder} cannot be imported: {type(error).__name__}: {error}; run `monoc compile` again"
-            ) from error
         return cls(folder, module)
 
     @property
@@ -103,6 +99,18 @@ class EmittedPackage:
         return compile_isa(build, [*values, fx.Stream(None)], self.plan.TARGET, debug=debug)
 
 
+@contextmanager
+def _importing(folder: Path, name: str) -> Iterator[None]:
+    """What goes wrong in it is a :class:`PackageError`: somebody changed the package's text."""
+    try:
+        yield
+    except Exception as error:
+        forget_modules(name)
+        raise PackageError(
+            f"{folder} cannot be imported: {type(error).__name__}: {error}; run `monoc compile` again"
+        ) from error
+
+
 def forget_modules(name: str) -> None:
     """Drop the modules of the package imported as ``name``."""
     for module in [m for m in sys.modules if m == name or m.startswith(f"{name}.")]:
@@ -121,7 +129,9 @@ def open_package(spec: str, folder: Path | None) -> tuple[Program, EmittedPackag
         raise PackageError(
             f"{package.folder} was not compiled from {spec} as it is now; run `monoc compile {spec}` first"
         )
-    if not hasattr(package.part("runner"), program.runner.class_name):
+    with _importing(package.folder, package.module.__name__):
+        runner = package.part("runner")
+    if not hasattr(runner, program.runner.class_name):
         raise PackageError(
             f"{package.folder}/runner.py has no class {program.runner.class_name}; run `monoc compile {spec}` again"
         )

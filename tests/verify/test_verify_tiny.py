@@ -53,5 +53,11 @@ def test_hard_inputs(verifier: Verifier, kind_of: dict[str, Kind], case: str) ->
     check(verifier, Cell(kind_of["ratio2-index"], (6, 5, 6), 2, seed=3, case=case))
 
 
+def test_an_expert_all_tokens_pick(verifier: Verifier, kind_of: dict[str, Kind]) -> None:
+    """More picks than a tile holds."""
+    for kind in ("ffn", "ffn-draft"):
+        check(verifier, Cell(kind_of[kind], (20, 17), 2, seed=3, case="same-experts"))
+
+
 def test_other_schedules_leave_the_same_bits(verifier: Verifier, kind_of: dict[str, Kind]) -> None:
     check(verifier, Cell(kind_of["ratio2-index"], (6, 5, 6, 5), 2, seed=4), orders=5)

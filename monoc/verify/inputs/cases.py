@@ -9,8 +9,9 @@ import torch
 
 from monoc.expr.ir import DType
 from monoc.reference.formats import MX_GROUP
+from monoc.spec.buildexpr import BuildExpr
 from monoc.spec.program import Entry, MapStatement, Program, Role
-from monoc.verify.inputs.roles import Roles
+from monoc.verify.inputs.roles import Roles, op_statements
 from monoc.verify.inputs.step import Contexts, StepInputs
 from monoc.verify.inputs.weights import Weights
 
@@ -102,8 +103,13 @@ def _each(weights: Weights, names: tuple[str, ...], change: Callable[[Tensor], o
 
 
 def _same_experts(program: Program, weights: Weights) -> None:
+    """As many experts as a token picks are far ahead of the others: wide steps fill more than a tile of each."""
+    picks = next(s.attribute("topk") for s in op_statements(program) if s.op == "route")
+    assert isinstance(picks, BuildExpr)
+    few = int(picks.evaluate(weights.env))
+
     def change(bias: Tensor) -> None:
-        bias[: len(bias) // 4] += 100
+        bias[-few:] += 100
 
     _each(weights, Roles.of(program).tensors("route", "bias"), change)
 
@@ -212,7 +218,7 @@ def _nan_like(program: Program, weights: Weights) -> None:
 
 def _sinks(program: Program, weights: Weights) -> None:
     def change(sink: Tensor) -> None:
-        values = torch.tensor([-torch.inf, -1e4, 1e4, 0.0, 88.0, -88.0, 3e38, -3e38])
+        values = torch.tensor([-torch.inf, torch.inf, -1e4, 1e4, 0.0, 88.0, -88.0, 3e38, -3e38])
         sink[:] = values.repeat(-(-len(sink) // len(values)))[: len(sink)]
 
     _each(weights, Roles.of(program).tensors("attend", "sink"), change)
@@ -236,7 +242,7 @@ CASES: Mapping[str, Case] = {
     "saturated": Case("rows whose every fp8 value is the largest", step=_saturated),
     "nan-like": Case("rows whose scale codes have the bits of an fp32 NaN", weights=_nan_like),
     "far-apart": Case("rows whose values span thirty powers of two", step=_far_apart),
-    "same-experts": Case("all tokens pick from the same few experts", weights=_same_experts),
+    "same-experts": Case("all tokens pick the same experts", weights=_same_experts),
     "different-experts": Case("as many tokens as can pick experts of their own", weights=_own_experts, step=_own_block),
     "ties": Case("every expert scores the same", weights=_ties),
     "sinks": Case("extreme sinks", weights=_sinks),
