@@ -40,7 +40,7 @@ def verifier(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Verifier]:
 def run(verifier: Verifier, kind: str, tokens: int, tp: int, case: str = "usual", steps: int = 2) -> CellResult:
     found = {k.name: k for k in kinds(verifier.program, verifier.driver.runner_class)}
     widths = step_widths(verifier.program, tokens, steps)
-    result = verifier.run(Cell(found[kind], widths, tp, seed=tokens, case=case, traffic=True))
+    result = verifier.run(Cell(found[kind], widths, tp, seed=tokens, case=case, traffic=tokens <= 16))
     assert result.good, "\n".join(explain(result))
     return result
 
@@ -79,3 +79,12 @@ def test_two_hops_leave_the_bits_of_one(verifier: Verifier, tmp_path: Path) -> N
     verifier.driver.close()
     with emitted(one_hop, tmp_path / "layer") as driver:
         assert run(Verifier(driver), "forward", 13, 2, steps=1).bits == two
+
+
+def test_matrices_are_asked_for_once_past_a_token_tile(verifier: Verifier) -> None:
+    """All but those of an expert, which more than 16 tokens of one take again."""
+    found = {k.name: k for k in kinds(verifier.program, verifier.driver.runner_class)}
+    (step,) = verifier.run(Cell(found["forward"], (17,), 1, seed=17, traffic=True)).steps
+    streamed = {t.weight: t for t in step.traffic if t.streamed and t.weight not in ("w13", "w2")}
+    assert {"gate_w", "hc_attn_fn", "hc_ffn_fn", "wo_a"} <= set(streamed)
+    assert all(t.times == 1 for t in streamed.values())
