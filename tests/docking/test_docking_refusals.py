@@ -173,10 +173,12 @@ def test_pro_deployments(pro: Docked, host: Host, monkeypatch: pytest.MonkeyPatc
     _refused(pro, host, monkeypatch, (pro_layer(), pro_config()), change, says)
 
 
-def test_a_stray_arch_is_refused(v41: Docked, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stray_arch_is_refused(v41: Docked, pro: Docked, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ARCH", "gfx942")
-    with pytest.raises(ValueError, match="the GPU is gfx950, FlyDSL compiles for gfx942"):
-        v41.create(v41_layer(), v41_config())
+    for docked, tp, layer in ((v41, 4, v41_layer()), (pro, 8, pro_layer())):
+        host.tp = tp
+        with pytest.raises(ValueError, match="the GPU is gfx950, FlyDSL compiles for gfx942"):
+            docked.create(layer, v41_config())
 
 
 @pytest.mark.parametrize("tp", [2, 4])

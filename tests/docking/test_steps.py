@@ -221,6 +221,46 @@ def test_pro_first_layer_and_hash(pro: Docked, host: Host) -> None:
 
 # ---------------------------------------------------------------- weights and runner
 
+SEAMS = {f"hc_{seam}_{part}": f"{seam} {part}" for seam in ("attn", "ffn") for part in ("fn", "scale", "base")}
+LINEARS = {name: f"{name} weight" for name in ("wqkv", "q_norm", "kv_norm", "wq_b", "wo_a", "wo_b")}
+REST = {"gate_w": "gate weight", "bias": "bias", "w13": "w13", "w13_s": "w13_s", "w2": "w2", "w2_s": "w2_s",
+        "sgu": "sgu weight", "sw2": "sw2 weight",
+        "attn_norm": "attn_norm weight", "ffn_norm": "ffn_norm weight"}  # fmt: skip
+
+
+def _code_sources(layer: Any) -> dict[str, tuple[Any, str]]:
+    """The object and attribute each converted scale is taken from."""
+    a, shared = layer.attn, layer.ffn.shared_experts
+    if hasattr(a, "_wqa_wkv_scale"):
+        return {"wqkv_scale": (a, "_wqa_wkv_scale"), "wq_b_scale": (a.wq_b, "block_scale"),
+                "wo_a_scale": (a.wo_a, "block_scale"), "wo_b_scale": (a, "_wo_b_scale"),
+                "sgu_s": (shared, "_gateup_scale"), "sw2_s": (shared.down_proj, "block_scale")}  # fmt: skip
+    linears = {"wqkv_scale": a.fused_wqa_wkv, "wq_b_scale": a.wq_b, "wo_a_scale": a.wo_a, "wo_b_scale": a.wo_b,
+               "sgu_s": shared.gate_up_proj, "sw2_s": shared.down_proj}  # fmt: skip
+    return {name: (linear, "weight_scale") for name, linear in linears.items()}
+
+
+@pytest.mark.parametrize("model", ["v41", "pro"])
+def test_every_weight_is_its_own(v41: Docked, pro: Docked, host: Host, model: str) -> None:
+    """No field is taken from another tensor: each has a value no other has."""
+    layer = v41_layer() if model == "v41" else pro_layer()
+    host.tp = 4 if model == "v41" else 8
+    sources = _code_sources(layer)
+    for number, (owner, attribute) in enumerate(sources.values()):
+        setattr(owner, attribute, torch.full((1, 1), 100 + number, dtype=torch.uint8))
+    if model == "v41":
+        weights, _ = _v41(v41, host, layer, torch.rand(ROWS, 8), **_mixes())
+    else:
+        weights, _ = _pro(pro, host, layer, residual=None)
+    attn = vars(weights.attn)
+    assert {n: attn[n] for n in LINEARS} == LINEARS
+    assert (attn["attn_sink"], attn["cos_sin"], attn["layer_id"]) == ("sink", "rope", 5)
+    assert attn["ratio"] == layer.attn.compress_ratio
+    rest = vars(weights)
+    assert {n: rest[n] for n in (*SEAMS, *REST)} == SEAMS | REST
+    codes = {n: int((attn | rest)[n].unique()) for n in sources}
+    assert codes == {n: 100 + number for number, n in enumerate(sources)}
+
 
 def test_codes_pass_as_they_are(v41: Docked, host: Host) -> None:
     layer = v41_layer()
