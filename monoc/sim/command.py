@@ -117,7 +117,7 @@ def sim(
     ranks: Annotated[int, typer.Option(min=1, help="GPUs that run the launch together, each with its own buffers")] = 1,
     lds: Annotated[int, typer.Option(min=0, help="bytes of dynamic LDS")] = 0,
     arch: Annotated[str, typer.Option(help="the GPU's architecture")] = "gfx950",
-    seed: Annotated[int, typer.Option(min=0, help="order of the CTAs; 0: as numbered")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="order of the CTAs and of their waves; 0: as numbered")] = 0,
     threads: Annotated[int, typer.Option(min=0, help="host threads; 0: one a core")] = 0,
     repeat: Annotated[int, typer.Option(min=1, help="launches in a row, on the same buffers")] = 1,
     manifest: Annotated[Path | None, typer.Option(help="hand-off regions to check (JSON)")] = None,

@@ -30,12 +30,14 @@ class Checks:
     """Which checks run. Bounds and alignment always do.
 
     `written`: never-written LDS and memory is poison; `vgprs`: registers are poison at kernel entry too.
+    `lds_races`: two waves of a CTA touch a byte of LDS, one of them writes, and no barrier comes between.
     `lds_margin`: bytes behind a CTA's LDS that may be accessed (a GPU gives zeros there): never written at first.
     """
 
     written: bool = True
     vgprs: bool = False
     lds_margin: int = 0
+    lds_races: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ def _extent(memory: Any) -> tuple[int, int]:
 class Simulator:
     """A machine of `ranks` GPUs of `arch` in this process; device addresses are host addresses.
 
-    `seed` orders the CTAs (0: as numbered); `threads` host threads (None: one a core). Launches of one Simulator
+    `seed` orders the CTAs (0: as numbered) and, if not 0, their waves, which then run in slices it draws; `threads` host threads (None: one a core). Launches of one Simulator
     run one at a time. `observe` turns the counts of `Report.observations` on.
     """
 
@@ -250,7 +252,11 @@ class Simulator:
                 self.checks.vgprs,
                 self.observe,
                 self.instruction_limit,
-                *([self.checks.lds_margin] if self.checks.lds_margin else []),
+                *(
+                    [self.checks.lds_margin, self.checks.lds_races]
+                    if self.checks.lds_margin or not self.checks.lds_races
+                    else []
+                ),
             )
         except ValueError as error:
             raise UsageError(str(error)) from None

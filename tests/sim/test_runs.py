@@ -117,6 +117,45 @@ def test_barrier_orders_lds_between_waves() -> None:
     np.testing.assert_array_equal(out, 255 - np.arange(256))
 
 
+# Every wave appends its number to a list, 40 times; 100 instructions lie between.
+APPEND = (
+    "\tv_lshrrev_b32_e32 v7, 6, v0\n\tv_mov_b32_e32 v1, 0\n\tv_mov_b32_e32 v2, 1\n\ts_mov_b32 s20, 40\n\ts_mov_b64 exec, 1\n.LBB0_1:\n"
+    "\tglobal_atomic_add v3, v1, v2, s[4:5] sc0\n\tv_lshlrev_b32_e32 v4, 2, v3\n\tglobal_store_dword v4, v7, s[6:7]\n"
+    + "\ts_nop 0\n" * 100
+    + "\ts_sub_u32 s20, s20, 1\n\ts_cmp_lg_u32 s20, 0\n\ts_cbranch_scc1 .LBB0_1\n"
+)
+
+
+def appended(seed: int) -> list[int]:
+    counter, order = np.zeros(1, np.uint32), np.zeros(160, np.uint32)
+    run_body(APPEND, [counter, order], simulator=Simulator(threads=1, seed=seed), block=256)
+    assert sorted(order) == sorted([*range(4)] * 40)
+    return [int(wave) for wave in order]
+
+
+def test_seeds_mix_the_waves_of_a_cta() -> None:
+    """Without a seed a wave that does not wait runs its whole slice; a seed cuts it short, each at places of its own."""
+
+    def turns(order: list[int]) -> int:
+        return sum(a != b for a, b in zip(order, order[1:], strict=False))
+
+    assert turns(appended(0)) == 3
+    mixed = {seed: appended(seed) for seed in range(1, 9)}
+    assert sum(map(turns, mixed.values())) > 8 * 6
+    assert len({tuple(order) for order in mixed.values()}) == 8
+    assert len({order[0] for order in mixed.values()}) > 1
+    assert all(appended(seed) == order for seed, order in mixed.items())
+
+
+@pytest.mark.parametrize("seed", [1, 7])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_spin_of_many_waves_hangs_under_a_seed_too(seed: int, threads: int) -> None:
+    """Waves without a sleep that are cut at random places would hardly come back to a state all together."""
+    body = ".LBB0_1:\n\ts_load_dword s20, s[4:5], 0x0\n\ts_nop 0\n\ts_cmp_lg_u32 s20, 1\n\ts_cbranch_scc1 .LBB0_1\n"
+    with pytest.raises(HangError):
+        run_body(body, [np.zeros(1, np.uint32)], simulator=Simulator(threads=threads, seed=seed), grid=3, block=512)
+
+
 def test_ranks_push_to_each_other() -> None:
     """Each rank stores its id to every peer through a table of addresses and waits for all pairs."""
     ranks = 4
@@ -281,7 +320,9 @@ def test_a_wait_that_stores_or_meets_at_barriers_is_a_hang_too(step: str, thread
     """Nothing it stores is new, so nothing can come of it."""
     body = f"\tv_mov_b32_e32 v1, 0\n\tv_mov_b32_e32 v2, 7\n.LBB0_1:\n\t{step}\n{_POLL}"
     body += "\ts_cmp_eq_u32 s22, 0\n\ts_cbranch_scc1 .LBB0_1\n"
-    simulator = Simulator(threads=threads, instruction_limit=20_000_000)
+    # Both waves write the same words: a race, and nothing new all the same.
+    checks = Checks(lds_races=False)
+    simulator = Simulator(threads=threads, instruction_limit=20_000_000, checks=checks)
     with pytest.raises(HangError, match="nothing changes"):
         run_body(body, [np.zeros(64, np.uint32)], grid=3, block=128, lds=256, scratch=16, simulator=simulator)
 

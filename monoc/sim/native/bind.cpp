@@ -118,7 +118,7 @@ nb::dict result_dict(const Result& r) {
 }
 
 nb::dict launch(Machine& machine, const std::vector<LaunchTuple>& launches, uint64_t seed, int threads, bool lds_poison,
-                bool vgpr_poison, bool observe, uint64_t limit, uint32_t lds_margin) {
+                bool vgpr_poison, bool observe, uint64_t limit, uint32_t lds_margin, bool lds_races) {
   std::vector<RankLaunch> all;
   for (const auto& [rank, program, kernarg, grid, block, lds] : launches) {
     RankLaunch one;
@@ -137,6 +137,7 @@ nb::dict launch(Machine& machine, const std::vector<LaunchTuple>& launches, uint
   options.lds_poison = lds_poison;
   options.vgpr_poison = vgpr_poison;
   options.lds_margin = lds_margin;
+  options.lds_races = lds_races;
   options.observe = observe;
   options.limit = limit;
   bool signalled = false;
@@ -248,7 +249,8 @@ void bind_machine(nb::module_& m) {
                for (const RegionTraffic& t : machine.handoff()->traffic()) all.emplace_back(t.words_written, t.words_handed);
              return all;
            })
-      .def("launch", launch, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg("lds_margin") = 0);
+      .def("launch", launch, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg("lds_margin") = 0,
+           nb::arg("lds_races") = true);
   m.def("known_mnemonics", known_mnemonics);
   m.def("isa", [] { return std::string(alu::alu_isa()); });
 }

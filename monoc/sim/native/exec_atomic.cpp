@@ -1,6 +1,7 @@
 // Atomics on global memory and LDS: real host atomics, lanes in ascending order.
 // CDNA3 ISA, opcode tables of FLAT / MUBUF / DS atomics.
 #include "address.hpp"
+#include "lds_marks.hpp"
 
 namespace monoc::sim::MONOC_SIM_ISA {
 namespace {
@@ -162,6 +163,9 @@ void ds_atomic(Wave& w, const Op& op) {
   if (exec == 0) return;
   bool changed = false;
   uint64_t unwritten = 0;
+  alignas(64) uint32_t touched[64];
+  uint32_t first = w.vgpr[m.vaddr].v[__builtin_ctzll(exec)] + uint32_t(m.offset);
+  for (uint32_t& at : touched) at = first;
   alignas(64) Lanes old[2];
   fill(old[0], 0);
   fill(old[1], 0);
@@ -173,6 +177,7 @@ void ds_atomic(Wave& w, const Op& op) {
     if (uint64_t(at) + m.bytes > w.cta->lds_bytes)
       return report_number(w, op, "bounds", "LDS address %llu lies behind the CTA's LDS", at, l);
     if (at & (m.bytes - 1)) return report_number(w, op, "misaligned", "LDS address %llu is not aligned", at, l);
+    touched[l] = at;
     uint64_t value = operand(d0, l, m.wide), compare = 0;
     if (m.atomic == Atomic::cmpswap) compare = value, value = operand(d1, l, m.wide);
     if (m.atomic == Atomic::mskor) compare = operand(d1, l, m.wide);
@@ -186,6 +191,7 @@ void ds_atomic(Wave& w, const Op& op) {
       if (m.atomic == Atomic::swap) written[0] = 15, written[m.wide ? 1 : 0] = 15;
     }
   }
+  m.wide ? mark_lds<8>(w, op, LdsMarks::atomic, touched) : mark_lds<4>(w, op, LdsMarks::atomic, touched);
   if (changed) w.tc->changed();
   if (m.returns) {
     for (int i = 0; i < (m.wide ? 2 : 1); ++i) {

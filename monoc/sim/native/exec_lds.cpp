@@ -1,6 +1,7 @@
 // LDS reads and writes, lane permutes through the LDS crossbar, transposed reads.
 // CDNA3 ISA chapter "Data Share"; gfx950 transposed reads: LLVM AMDGPUUsage and the CDNA4 ISA ("DS_READ_B64_TR_B*").
 #include "address.hpp"
+#include "lds_marks.hpp"
 
 namespace monoc::sim::MONOC_SIM_ISA {
 namespace {
@@ -100,6 +101,7 @@ void ds_read(Wave& w, const Op& op) {
   uint64_t exec = w.exec();
   alignas(64) uint32_t at[64];
   if (exec == 0 || !lds_address(w, op, at, uint32_t(op.mem.offset), 4 * DWORDS, 4)) return;
+  mark_lds<4 * DWORDS>(w, op, LdsMarks::read, at);
   Lanes* dst = w.vgpr + op.mem.vdata;
   if (exec == ~0ull) {
     lds_gather<DWORDS>(w, at, dst);
@@ -119,6 +121,8 @@ void ds_read2(Wave& w, const Op& op) {
   if (exec == 0 || !lds_address(w, op, at[0], uint32_t(op.imm), 4 * DWORDS, 4) ||
       !lds_address(w, op, at[1], uint32_t(op.imm2), 4 * DWORDS, 4))
     return;
+  mark_lds<4 * DWORDS>(w, op, LdsMarks::read, at[0]);
+  mark_lds<4 * DWORDS>(w, op, LdsMarks::read, at[1]);
   Lanes* dst = w.vgpr + op.mem.vdata;
   Lanes* t = exec == ~0ull ? dst : w.tc->scratch;
   lds_gather<DWORDS>(w, at[0], t);
@@ -136,6 +140,7 @@ void ds_read_small(Wave& w, const Op& op) {
                         D == Data::i8_d16 || D == Data::i8_d16_hi;
   alignas(64) uint32_t at[64];
   if (exec == 0 || !lds_address(w, op, at, uint32_t(op.mem.offset), byte ? 1 : 2, byte ? 1 : 2)) return;
+  mark_lds<byte ? 1 : 2>(w, op, LdsMarks::read, at);
   uint32_t* dst = w.vgpr[op.mem.vdata].v;
   uint64_t before = w.poisoned ? w.poison->v[op.mem.vdata] : 0;
   for (uint64_t left = exec; left; left &= left - 1) {
@@ -203,6 +208,7 @@ template <int DWORDS>
 void ds_write(Wave& w, const Op& op) {
   alignas(64) uint32_t at[64];
   if (w.exec() == 0 || !lds_address(w, op, at, uint32_t(op.mem.offset), 4 * DWORDS, 4)) return;
+  mark_lds<4 * DWORDS>(w, op, LdsMarks::write, at);
   lds_scatter<DWORDS>(w, at, op.mem.vdata);
 }
 
@@ -212,6 +218,8 @@ void ds_write2(Wave& w, const Op& op) {
   if (w.exec() == 0 || !lds_address(w, op, at[0], uint32_t(op.imm), 4 * DWORDS, 4) ||
       !lds_address(w, op, at[1], uint32_t(op.imm2), 4 * DWORDS, 4))
     return;
+  mark_lds<4 * DWORDS>(w, op, LdsMarks::write, at[0]);
+  mark_lds<4 * DWORDS>(w, op, LdsMarks::write, at[1]);
   lds_scatter<DWORDS>(w, at[0], op.mem.vdata);
   lds_scatter<DWORDS>(w, at[1], int(op.src[1].index));
 }
@@ -220,6 +228,7 @@ template <int BYTES, int SHIFT>
 void ds_write_small(Wave& w, const Op& op) {
   alignas(64) uint32_t at[64];
   if (w.exec() == 0 || !lds_address(w, op, at, uint32_t(op.mem.offset), BYTES, BYTES)) return;
+  mark_lds<BYTES>(w, op, LdsMarks::write, at);
   const uint32_t* s = w.vgpr[op.mem.vdata].v;
   bool changed = !w.tc->careful;
   for (uint64_t left = w.exec(); left; left &= left - 1) {
@@ -288,6 +297,7 @@ void ds_read_tr(Wave& w, const Op& op) {
   if (w.exec() == 0 || !lds_address(w, op, at, uint32_t(op.mem.offset), kBytes, BITS == 6 ? 4 : 8)) return;
   if (w.exec() != ~0ull) return report(w, op, "unsupported", "transposed LDS read with lanes switched off");
   constexpr int D = kBytes / 4;
+  mark_lds<kBytes>(w, op, LdsMarks::read, at);
   alignas(64) Lanes in[D], out[D];
   lds_gather<D>(w, at, in);
   for (int d = 0; d < D; ++d) fill(out[d], 0);

@@ -1,6 +1,5 @@
 #include "machine.hpp"
 
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,22 +12,6 @@
 #include "thread_run.hpp"
 
 namespace monoc::sim {
-
-Machine::~Machine() {
-  if (arena_) munmap(arena_, arena_bytes_);
-}
-
-void Machine::reserve(size_t bytes) {
-  if (bytes <= arena_bytes_) return;
-  if (arena_) munmap(arena_, arena_bytes_);
-  arena_ = nullptr;
-  arena_bytes_ = 0;
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) throw std::runtime_error("cannot allocate the state of all resident CTAs");
-  madvise(memory, bytes, MADV_HUGEPAGE);
-  arena_ = static_cast<uint8_t*>(memory);
-  arena_bytes_ = bytes;
-}
 
 void Machine::add_finding(Finding finding) {
   std::lock_guard lock(mutex_);
@@ -152,7 +135,7 @@ void Machine::start(Cta& cta, ThreadContext& tc) {
   const RankLaunch& launch = *cta.launch;
   const Program& program = *launch.program;
   Layout layout(launch, options_);
-  uint8_t* base = arena_ + offsets_[size_t(&cta - ctas_.data())];
+  uint8_t* base = arena_.data() + offsets_[size_t(&cta - ctas_.data())];
   std::memset(base, 0, layout.total);
   cta.lds = base + layout.vgprs;
   cta.lds_written = layout.written ? cta.lds + layout.lds : nullptr;
@@ -180,11 +163,28 @@ void Machine::start(Cta& cta, ThreadContext& tc) {
 // Gives a finished CTA's memory back where all CTAs together would not fit the host.
 void Machine::recycle(const Cta& cta) {
   constexpr size_t kPlenty = size_t(4) << 30;
-  if (arena_bytes_ < kPlenty) return;
-  size_t page = size_t(sysconf(_SC_PAGE_SIZE)), index = size_t(&cta - ctas_.data());
-  size_t end = index + 1 < offsets_.size() ? offsets_[index + 1] : arena_bytes_;
-  size_t first = (offsets_[index] + page - 1) / page * page, last = end / page * page;
-  if (first < last) madvise(arena_ + first, last - first, MADV_DONTNEED);
+  if (arena_.size() < kPlenty) return;
+  size_t index = size_t(&cta - ctas_.data());
+  arena_.drop(offsets_[index], index + 1 < offsets_.size() ? offsets_[index + 1] : arena_.size());
+}
+
+// Room for what each wave touches in LDS. A wave that is alone in its CTA races with nobody.
+void Machine::prepare_marks() {
+  marks_.clear();
+  if (!options_.lds_races) return;
+  auto bytes = [](const Cta& cta) { return cta.waves > 1 && cta.lds_bytes ? (size_t(cta.lds_bytes) / 64 + 2) * 8 : 0; };
+  size_t total = 0;
+  for (const Cta& cta : ctas_) total += bytes(cta) * size_t(cta.waves) * LdsMarks::kinds;
+  if (total == 0) return;
+  mark_bits_.reserve(total, HostSpace::Pages::small);
+  marks_.resize(waves_.size());
+  uint8_t* next = mark_bits_.data();
+  for (const Cta& cta : ctas_)
+    for (int i = 0; i < cta.waves && bytes(cta); ++i) {
+      Wave& w = cta.wave[i];
+      w.marks = &marks_[size_t(&w - waves_.data())];
+      for (uint8_t*& bits : w.marks->bits) bits = next, next += bytes(cta);
+    }
 }
 
 Result Machine::launch(std::vector<RankLaunch>& launches, const Options& options) {
@@ -236,7 +236,8 @@ Result Machine::launch(std::vector<RankLaunch>& launches, const Options& options
       total += aligned(layout.total);
     }
   }
-  reserve(std::max<size_t>(total, 1 << 20));
+  arena_.reserve(std::max<size_t>(total, 1 << 20), HostSpace::Pages::huge);
+  prepare_marks();
 
   int threads = std::max(1, std::min<int>(options.threads, int(std::max<size_t>(cta_count, 1))));
   threads_.clear();
@@ -303,6 +304,7 @@ Result Machine::launch(std::vector<RankLaunch>& launches, const Options& options
     }
     result.counts.push_back(std::move(counts));
   }
+  if (abort_ && !marks_.empty()) mark_bits_.drop(0, mark_bits_.size());
   for (Wave& w : waves_) {
     delete w.poison;
     delete[] w.scratch_poison;

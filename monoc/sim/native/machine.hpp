@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "handoff.hpp"
+#include "host_space.hpp"
+#include "lds_race.hpp"
 #include "program.hpp"
 #include "state.hpp"
 
@@ -49,7 +51,7 @@ struct Options {
   uint64_t seed = 0, limit = 0;  // limit: wave-instructions of a host thread, 0 for none
   int threads = 1;
   uint32_t lds_margin = 0;  // bytes behind a CTA's LDS that may be accessed
-  bool lds_poison = true, vgpr_poison = false, observe = false;
+  bool lds_poison = true, vgpr_poison = false, observe = false, lds_races = true;
   std::function<bool()> interrupted;  // asked now and then by the calling thread; true ends the launch
 };
 
@@ -79,7 +81,6 @@ struct Result {
 class Machine {
  public:
   explicit Machine(int ranks) : ranks_(ranks) {}
-  ~Machine();
   MemoryMap& map() { return map_; }
   int ranks() const { return ranks_; }
   Result launch(std::vector<RankLaunch>& launches, const Options& options);
@@ -95,7 +96,7 @@ class Machine {
   friend class ThreadRun;
   uint64_t total_changes() const;
   void start(Cta& cta, ThreadContext& tc);
-  void reserve(size_t bytes);
+  void prepare_marks();
   void recycle(const Cta& cta);
 
   MemoryMap map_;
@@ -110,9 +111,10 @@ class Machine {
   std::vector<std::atomic<uint64_t>> stuck_;  // total changes a thread saw when all its waves turned out to cycle
   std::vector<Cta> ctas_;
   std::vector<Wave> waves_;
-  uint8_t* arena_ = nullptr;
-  size_t arena_bytes_ = 0;
+  HostSpace arena_;
   std::vector<size_t> offsets_;
+  std::vector<LdsMarks> marks_;  // by wave; empty: LDS races are not looked for
+  HostSpace mark_bits_;          // all clear between launches
 };
 
 void observe_bytes(Wave& w, const Buffer& buffer, const Op& op, bool store, uint64_t bytes);

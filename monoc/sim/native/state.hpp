@@ -13,6 +13,7 @@ namespace monoc::sim {
 
 class Program;
 class Machine;
+struct LdsMarks;
 struct Observation;
 class Handoff;
 
@@ -20,6 +21,7 @@ enum class Status : uint8_t { running, barrier, ended };
 enum class Stop : uint8_t { none, yield, barrier, end, fault, switch_loop };
 
 inline constexpr int kMaxVgprs = 512;
+inline constexpr int kMaxWaves = 16;  // of a CTA
 
 // Poison (never-written values) of registers: one bit a lane for VGPRs, one bit a bit for SGPRs. Kept only while a
 // wave holds any; `live` selects the tracking interpreter loop.
@@ -85,6 +87,7 @@ struct alignas(64) Wave {
   uint64_t last_address = 0;
   uint64_t last_value = 0;
   Flight* flight = nullptr;           // observers
+  LdsMarks* marks = nullptr;          // LDS races; null: not looked for
   uint8_t* scratch_mem = nullptr;     // [64 lanes][scratch bytes of a lane]
   uint8_t* scratch_poison = nullptr;  // a byte a dword of it, made when a poisoned value is spilled
   alignas(64) uint32_t sgpr[128] = {};

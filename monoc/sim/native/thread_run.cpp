@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <numeric>
 #include <thread>
 
 namespace monoc::sim {
@@ -151,7 +152,7 @@ uint64_t state_hash(const Wave& w) {
 }
 
 ThreadRun::ThreadRun(Machine& machine, ThreadContext& tc, std::vector<Cta*> ctas, const std::vector<RankLaunch>& launches)
-    : machine_(machine), tc_(tc), ctas_(std::move(ctas)), launches_(launches) {
+    : machine_(machine), tc_(tc), ctas_(std::move(ctas)), launches_(launches), random_(machine.options_.seed * 0x9e3779b97f4a7c15ull ^ uint64_t(tc.id) << 32) {
   size_t total = 0;
   for (const RankLaunch& launch : launches) {
     cache_of_.emplace_back(launch.program, total);
@@ -160,8 +161,32 @@ ThreadRun::ThreadRun(Machine& machine, ThreadContext& tc, std::vector<Cta*> ctas
   caches_.assign(total, 0xffff);
 }
 
-void ThreadRun::run_wave(Wave& w) {
-  uint64_t left = w.cta->quiet ? kQuietSlice : kWaveSlice;
+// splitmix64
+uint64_t ThreadRun::draw() {
+  uint64_t z = random_ += 0x9e3779b97f4a7c15ull;
+  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
+  z = (z ^ z >> 27) * 0x94d049bb133111ebull;
+  return z ^ z >> 31;
+}
+
+// Short and long: a wave far ahead of the others shows as much as one far behind, and changing waves is slow.
+uint64_t ThreadRun::draw_slice(uint64_t longest) {
+  uint64_t drawn = draw();
+  switch (drawn & 7) {
+    case 0:
+    case 1:
+      return 1 + (drawn >> 8) % 32;
+    case 2:
+    case 3:
+    case 4:
+      return 1 + (drawn >> 8) % 512;
+    default:
+      return longest;
+  }
+}
+
+void ThreadRun::run_wave(Wave& w, uint64_t slice) {
+  uint64_t left = slice;
   for (;;) {
     if (w.poisoned && !any_poison(w)) w.poisoned = false;
     w.stop = Stop::none;
@@ -176,7 +201,9 @@ void ThreadRun::run_wave(Wave& w) {
 }
 
 void ThreadRun::release_barrier(Cta& cta) {
-  if (cta.live == 0 || cta.at_barrier < cta.live) return;
+  if (cta.at_barrier < cta.live) return;
+  meet_lds(cta);
+  if (cta.live == 0) return;
   if (tc_.handoff) tc_.handoff->meet(cta);
   if (cta.op_counts)
     for (int i = 0; i < cta.waves; ++i) observe_wait(*cta.wave[i].flight, cta.handed);
@@ -185,20 +212,25 @@ void ThreadRun::release_barrier(Cta& cta) {
   cta.at_barrier = 0;
 }
 
-// Runs the waves of a CTA in turn until none goes on; true if any got past a wait.
-bool ThreadRun::visit(Cta& cta) {
+// Runs the waves of a CTA in turn until none goes on; true if any got past a wait. `mixed`: in slices and an order drawn
+// from the seed.
+bool ThreadRun::visit(Cta& cta, bool mixed) {
   if (!cta.started) machine_.start(cta, tc_);
   tc_.buffer_cache = caches_.data() + cache_of_[size_t(cta.launch_index)].second;
   tc_.careful = ++cta.visits > kPatience;
   bool advanced = false;
   uint64_t before = tc_.changes.load(std::memory_order_relaxed);
+  const uint64_t slice = cta.quiet ? kQuietSlice : kWaveSlice;
+  int order[kMaxWaves];
+  std::iota(order, order + cta.waves, 0);
   for (int round = 0; round < kCtaRounds; ++round) {
     bool again = false;
     bool sliced = false;  // a wave used up its slice
+    for (int i = cta.waves; mixed && i > 1; --i) std::swap(order[i - 1], order[draw() % uint64_t(i)]);
     for (int i = 0; i < cta.waves; ++i) {
-      Wave& w = cta.wave[i];
+      Wave& w = cta.wave[order[i]];
       if (w.status != Status::running) continue;
-      run_wave(w);
+      run_wave(w, mixed ? draw_slice(slice) : slice);
       w.yielded = w.stop == Stop::yield;
       switch (w.stop) {
         case Stop::fault:
@@ -222,13 +254,14 @@ bool ThreadRun::visit(Cta& cta) {
           sliced = true;
       }
     }
+    if (machine_.aborted()) return true;
     advanced = advanced || again || sliced;
     if (cta.live == 0) {
       cta.done = true;
       machine_.recycle(cta);
       return true;
     }
-    if (!again) break;
+    if (!again && !(mixed && sliced && !cta.quiet)) break;
   }
   cta.quiet = tc_.changes.load(std::memory_order_relaxed) == before;
   return advanced;
@@ -289,7 +322,8 @@ void ThreadRun::loop() {
         --cta->skip;
         continue;
       }
-      if (visit(*cta)) {
+      // Not where nothing changes: waves that are cut at random come back to a state by chance only.
+      if (visit(*cta, machine_.options_.seed && quiet == 0)) {
         cta->idle = 0;
         advanced = true;
       } else {

@@ -18,9 +18,12 @@ class ThreadRun {
 
  private:
   void loop();
-  bool visit(Cta& cta);
-  void run_wave(Wave& w);
+  bool visit(Cta& cta, bool mixed);
+  void run_wave(Wave& w, uint64_t slice);
+  // Goes on with the waves at a barrier if all are; the end of the last wave counts as one.
   void release_barrier(Cta& cta);
+  uint64_t draw();
+  uint64_t draw_slice(uint64_t longest);
   bool all_cycle(uint64_t changes);
 
   Machine& machine_;
@@ -30,6 +33,7 @@ class ThreadRun {
   std::vector<std::pair<const Program*, size_t>> cache_of_;
   const std::vector<RankLaunch>& launches_;
   std::string hang_;
+  uint64_t random_;  // state of the draws of mixed schedules
 };
 
 }  // namespace monoc::sim

@@ -1,0 +1,50 @@
+// Marks the bytes of LDS an instruction's lanes touch, for the race check. Part of each instruction set's build.
+#pragma once
+
+#include "lds_race.hpp"
+#include "state.hpp"
+
+namespace monoc::sim::MONOC_SIM_ISA {
+
+// `at`: byte addresses of 64 lanes, those of lanes that are off being some active lane's; all inside the CTA's LDS.
+template <int BYTES>
+[[gnu::noinline]] void mark_lanes(LdsMarks& marks, const Op& op, LdsMarks::Kind kind, const uint32_t* at) {
+  uint32_t low = ~0u, high = 0, all = 0;
+  for (int l = 0; l < 64; ++l) {
+    low = at[l] < low ? at[l] : low;
+    high = at[l] > high ? at[l] : high;
+    all |= at[l];
+  }
+  marks.touch(op, kind, low, high + BYTES);
+  uint8_t* bits = marks.bits[kind];
+  if constexpr (BYTES == 16) {
+    if (!(all & 15)) [[likely]] {
+      const uint16_t whole = 0xffff;
+      for (int l = 0; l < 64; ++l) __builtin_memcpy(bits + (at[l] >> 3), &whole, 2);
+      return;
+    }
+  }
+  if constexpr (BYTES == 8) {
+    if (!(all & 7)) [[likely]] {
+      for (int l = 0; l < 64; ++l) bits[at[l] >> 3] = 0xff;
+      return;
+    }
+  }
+  if constexpr (BYTES <= 4) {  // aligned to their size: within one byte of bits
+    for (int l = 0; l < 64; ++l) bits[at[l] >> 3] |= uint8_t(((1u << BYTES) - 1) << (at[l] & 7));
+    return;
+  }
+  for (int l = 0; l < 64; ++l) {
+    uint32_t word;
+    __builtin_memcpy(&word, bits + (at[l] >> 3), 4);
+    word |= ((1u << BYTES) - 1) << (at[l] & 7);
+    __builtin_memcpy(bits + (at[l] >> 3), &word, 4);
+  }
+}
+
+template <int BYTES>
+inline void mark_lds(Wave& w, const Op& op, LdsMarks::Kind kind, const uint32_t* at) {
+  if (w.marks) mark_lanes<BYTES>(*w.marks, op, kind, at);
+}
+
+}  // namespace monoc::sim::MONOC_SIM_ISA
