@@ -70,8 +70,9 @@ def _extent(memory: Any) -> tuple[int, int]:
 class Simulator:
     """A machine of `ranks` GPUs of `arch` in this process; device addresses are host addresses.
 
-    `seed` orders the CTAs (0: as numbered) and, if not 0, their waves, which then run in slices it draws; `threads` host threads (None: one a core). Launches of one Simulator
-    run one at a time. `observe` turns the counts of `Report.observations` on.
+    `seed` orders the CTAs (0: as numbered) and, if not 0, their waves, which then run in slices it draws. `threads`
+    host threads (None: one a core). Launches of one Simulator run one at a time. `observe` turns the counts of
+    `Report.observations` on.
     """
 
     def __init__(

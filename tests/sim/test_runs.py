@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import signal
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -137,7 +138,7 @@ def test_seeds_mix_the_waves_of_a_cta() -> None:
     """Without a seed a wave that does not wait runs its whole slice; a seed cuts it short, each at places of its own."""
 
     def turns(order: list[int]) -> int:
-        return sum(a != b for a, b in zip(order, order[1:], strict=False))
+        return sum(a != b for a, b in pairwise(order))
 
     assert turns(appended(0)) == 3
     mixed = {seed: appended(seed) for seed in range(1, 9)}
