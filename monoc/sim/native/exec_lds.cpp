@@ -208,7 +208,7 @@ template <int DWORDS>
 void ds_write(Wave& w, const Op& op) {
   alignas(64) uint32_t at[64];
   if (w.exec() == 0 || !lds_address(w, op, at, uint32_t(op.mem.offset), 4 * DWORDS, 4)) return;
-  mark_lds<4 * DWORDS>(w, op, LdsMarks::write, at);
+  mark_lds_writes<4 * DWORDS>(w, op, at, w.vgpr + op.mem.vdata, w.exec());
   lds_scatter<DWORDS>(w, at, op.mem.vdata);
 }
 
@@ -218,8 +218,8 @@ void ds_write2(Wave& w, const Op& op) {
   if (w.exec() == 0 || !lds_address(w, op, at[0], uint32_t(op.imm), 4 * DWORDS, 4) ||
       !lds_address(w, op, at[1], uint32_t(op.imm2), 4 * DWORDS, 4))
     return;
-  mark_lds<4 * DWORDS>(w, op, LdsMarks::write, at[0]);
-  mark_lds<4 * DWORDS>(w, op, LdsMarks::write, at[1]);
+  mark_lds_writes<4 * DWORDS>(w, op, at[0], w.vgpr + op.mem.vdata, w.exec());
+  mark_lds_writes<4 * DWORDS>(w, op, at[1], w.vgpr + op.src[1].index, w.exec());
   lds_scatter<DWORDS>(w, at[0], op.mem.vdata);
   lds_scatter<DWORDS>(w, at[1], int(op.src[1].index));
 }
@@ -228,7 +228,7 @@ template <int BYTES, int SHIFT>
 void ds_write_small(Wave& w, const Op& op) {
   alignas(64) uint32_t at[64];
   if (w.exec() == 0 || !lds_address(w, op, at, uint32_t(op.mem.offset), BYTES, BYTES)) return;
-  mark_lds<BYTES>(w, op, LdsMarks::write, at);
+  mark_lds_writes<BYTES, SHIFT>(w, op, at, w.vgpr + op.mem.vdata, w.exec());
   const uint32_t* s = w.vgpr[op.mem.vdata].v;
   bool changed = !w.tc->careful;
   for (uint64_t left = w.exec(); left; left &= left - 1) {

@@ -171,20 +171,24 @@ constexpr bool keeps_half(Data d) { return d >= Data::u8_d16 && d <= Data::b16_d
   uint32_t base = w.sgpr[kM0] + uint32_t(op.mem.offset);
   alignas(64) uint32_t touched[64];
   for (uint32_t& at : touched) at = base + uint32_t(__builtin_ctzll(lanes)) * size;
-  for (; lanes; lanes &= lanes - 1) {
-    int l = __builtin_ctzll(lanes);
+  for (uint64_t left = lanes; left; left &= left - 1) {
+    int l = __builtin_ctzll(left);
     uint32_t at = base + uint32_t(l) * size;
     if (uint64_t(at) + size > w.cta->lds_bytes) return report_number(w, op, "bounds", "LDS address %llu lies behind the CTA's LDS", at, l);
     if (at & 3) return report_number(w, op, "misaligned", "LDS address %llu is not aligned", at, l);
     touched[l] = at;
+  }
+  if (size == 4) mark_lds_writes<4>(w, op, touched, data, lanes);
+  if (size == 12) mark_lds_writes<12>(w, op, touched, data, lanes);
+  if (size == 16) mark_lds_writes<16>(w, op, touched, data, lanes);
+  for (uint64_t left = lanes; left; left &= left - 1) {
+    int l = __builtin_ctzll(left);
+    uint32_t at = touched[l];
     for (uint32_t d = 0; d < size / 4; ++d) {
       __builtin_memcpy(w.cta->lds + at + 4 * d, &data[d].v[l], 4);
       if (w.cta->lds_written) w.cta->lds_written[(at >> 2) + d] = (bad[d] >> l & 1) ? 0 : 15;
     }
   }
-  size == 4 ? mark_lds<4>(w, op, LdsMarks::write, touched)
-  : size == 12 ? mark_lds<12>(w, op, LdsMarks::write, touched)
-               : mark_lds<16>(w, op, LdsMarks::write, touched);
   w.tc->changed();
 }
 

@@ -47,4 +47,37 @@ inline void mark_lds(Wave& w, const Op& op, LdsMarks::Kind kind, const uint32_t*
   if (w.marks) mark_lanes<BYTES>(*w.marks, op, kind, at);
 }
 
+// Lanes that write the lowest BYTES of `data` >> SHIFT, before they do: those that change nothing are marked apart.
+template <int BYTES, int SHIFT>
+[[gnu::noinline]] void mark_writing_lanes(Wave& w, const Op& op, const uint32_t* at, const Lanes* data, uint64_t lanes) {
+  uint64_t same = 0;
+  for (uint64_t left = lanes; left; left &= left - 1) {
+    int l = __builtin_ctzll(left);
+    uint32_t value[BYTES < 4 ? 1 : BYTES / 4];
+    for (int i = 0; i < int(sizeof value / 4); ++i) value[i] = data[i].v[l] >> SHIFT;
+    bool there = __builtin_memcmp(w.cta->lds + at[l], value, BYTES) == 0;
+    if (const uint8_t* written = w.cta->lds_written) {  // never-written bytes hold nothing yet
+      written += at[l] >> 2;
+      const int bits = BYTES < 4 ? ((1 << BYTES) - 1) << (at[l] & 3) : 15;
+      for (int i = 0; i < int(sizeof value / 4); ++i) there = there && (written[i] & bits) == bits;
+    }
+    same |= uint64_t(there) << l;
+  }
+  if (!same) return mark_lanes<BYTES>(*w.marks, op, LdsMarks::write, at);
+  if (same == lanes) return mark_lanes<BYTES>(*w.marks, op, LdsMarks::rewrite, at);
+  alignas(64) uint32_t some[64];
+  auto mark = [&](LdsMarks::Kind kind, uint64_t those) {
+    uint32_t first = at[__builtin_ctzll(those)];
+    for (int l = 0; l < 64; ++l) some[l] = (those >> l & 1) ? at[l] : first;
+    mark_lanes<BYTES>(*w.marks, op, kind, some);
+  };
+  mark(LdsMarks::write, lanes & ~same);
+  mark(LdsMarks::rewrite, same);
+}
+
+template <int BYTES, int SHIFT = 0>
+inline void mark_lds_writes(Wave& w, const Op& op, const uint32_t* at, const Lanes* data, uint64_t lanes) {
+  if (w.marks) mark_writing_lanes<BYTES, SHIFT>(w, op, at, data, lanes);
+}
+
 }  // namespace monoc::sim::MONOC_SIM_ISA

@@ -42,7 +42,7 @@ std::string named(const Wave& w, LdsMarks::Kind kind, uint32_t byte, const Op** 
 }
 
 void report_race(Wave& writer, LdsMarks::Kind kind, Wave& other, LdsMarks::Kind other_kind, uint32_t byte) {
-  constexpr const char* kVerbs[] = {"reads", "writes", "changes"};
+  constexpr const char* kVerbs[] = {"reads", "writes", "writes", "changes"};
   const Op *op = writer.ops, *unused = nullptr;
   std::string mine = named(writer, kind, byte, &op), theirs = named(other, other_kind, byte, &unused);
   std::string message = "LDS byte " + std::to_string(byte) + ": wave " + std::to_string(writer.id) + " " + kVerbs[kind] + " it at " + mine +
@@ -50,16 +50,22 @@ void report_race(Wave& writer, LdsMarks::Kind kind, Wave& other, LdsMarks::Kind 
   report(writer, *op, "lds_race", message.c_str());
 }
 
+// Whether two waves' accesses are a race, `kind` one that writes. Pairs of two that write are asked for once.
+bool clash(int kind, int other) {
+  if (other == LdsMarks::read) return true;
+  if (kind == LdsMarks::write) return other == LdsMarks::write || other == LdsMarks::atomic;
+  return kind == LdsMarks::rewrite && other == LdsMarks::atomic;
+}
+
 // True when it found one.
 bool find_race(Cta& cta, const Range (*ranges)[LdsMarks::kinds]) {
   for (int i = 0; i < cta.waves; ++i)
-    for (int kind : {int(LdsMarks::write), int(LdsMarks::atomic)}) {
+    for (int kind : {int(LdsMarks::write), int(LdsMarks::rewrite), int(LdsMarks::atomic)}) {
       const Range& mine = ranges[i][kind];
       if (mine.empty()) continue;
       for (int j = 0; j < cta.waves; ++j)
         for (int other = 0; other < LdsMarks::kinds; ++other) {
-          // Atomics are ordered among themselves; two that write are compared once.
-          if (j == i || (kind == LdsMarks::atomic && other != LdsMarks::read) || (kind == other && j < i)) continue;
+          if (j == i || !clash(kind, other) || (kind == other && j < i)) continue;
           uint32_t first = std::max(mine.first, ranges[j][other].first), end = std::min(mine.end, ranges[j][other].end);
           if (first >= end) continue;
           uint32_t byte = common(cta.wave[i].marks->bits[kind], cta.wave[j].marks->bits[other], first, end);

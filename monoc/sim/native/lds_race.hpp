@@ -12,7 +12,8 @@ struct Cta;
 
 // One wave's. `bits` are all clear and `touched` is empty after each barrier.
 struct LdsMarks {
-  enum Kind : int { read, write, atomic, kinds };
+  // rewrite: a write of what is there already. Threads without work of their own may do another's again.
+  enum Kind : int { read, write, rewrite, atomic, kinds };
   // An instruction and the bytes it lies between: what a finding can name, where the bits say what was touched.
   struct Touched {
     const Op* op = nullptr;
@@ -25,8 +26,8 @@ struct LdsMarks {
 
   void touch(const Op& op, Kind kind, uint32_t first, uint32_t end) {
     uint16_t& slot = recent[op.index & 255];
-    if (slot >= touched.size() || touched[slot].op != &op) {
-      slot = find(op);
+    if (slot >= touched.size() || touched[slot].op != &op || touched[slot].kind != kind) {
+      slot = find(op, kind);
       if (slot == touched.size()) touched.push_back({&op, kind, first, end});
     }
     Touched& t = touched[slot];
@@ -36,11 +37,11 @@ struct LdsMarks {
 
  private:
   // Where `op` is, or the end. A short list may hold it twice; a long one must not grow with every turn of a loop.
-  uint16_t find(const Op& op) const {
+  uint16_t find(const Op& op, Kind kind) const {
     constexpr size_t kShort = 512;
     size_t at = touched.size();
     if (at >= kShort)
-      for (at = 0; at < touched.size() && touched[at].op != &op;) ++at;
+      for (at = 0; at < touched.size() && (touched[at].op != &op || touched[at].kind != kind);) ++at;
     return uint16_t(at);
   }
 };
