@@ -123,6 +123,7 @@ def sim(
     manifest: Annotated[Path | None, typer.Option(help="hand-off regions to check (JSON)")] = None,
     observe: Annotated[bool, typer.Option(help="count instructions and bytes")] = False,
     vgpr_poison: Annotated[bool, typer.Option(help="report registers used before they were written")] = False,
+    lds_races: Annotated[bool, typer.Option(help="report races in LDS between the waves of a CTA")] = False,
     save: Annotated[
         list[str] | None, typer.Option(help="write a buffer argument afterwards: [RANK.]INDEX=FILE.npy")
     ] = None,
@@ -135,7 +136,12 @@ def sim(
     console = Console()
     try:
         simulator = Simulator(
-            arch, ranks, seed=seed, threads=threads or None, checks=Checks(vgprs=vgpr_poison), observe=observe
+            arch,
+            ranks,
+            seed=seed,
+            threads=threads or None,
+            checks=Checks(vgprs=vgpr_poison, lds_races=lds_races),
+            observe=observe,
         )
         if not file.is_file():
             raise UsageError(f"no file {file}")

@@ -37,7 +37,7 @@ class Checks:
     written: bool = True
     vgprs: bool = False
     lds_margin: int = 0
-    lds_races: bool = True
+    lds_races: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,11 +253,7 @@ class Simulator:
                 self.checks.vgprs,
                 self.observe,
                 self.instruction_limit,
-                *(
-                    [self.checks.lds_margin, self.checks.lds_races]
-                    if self.checks.lds_margin or not self.checks.lds_races
-                    else []
-                ),
+                **self._optional(),
             )
         except ValueError as error:
             raise UsageError(str(error)) from None
@@ -270,6 +266,12 @@ class Simulator:
         executed = tuple(raw["executed"])
         counts = observations_of(raw, programs, raw["buffer_names"]) if self.observe else None
         return Report(sum(executed), seconds, executed, counts)
+
+    def _optional(self) -> dict[str, Any]:
+        """What the core has to be told only where it is not the usual."""
+        usual = Checks()
+        names = ("lds_margin", "lds_races")
+        return {n: getattr(self.checks, n) for n in names if getattr(self.checks, n) != getattr(usual, n)}
 
     def _native(self, rank: int, launch: Launch) -> tuple[int, Any, bytes, Dim3, Dim3, int]:
         if not isinstance(rank, int) or not 0 <= rank < self.ranks:

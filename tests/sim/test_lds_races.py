@@ -10,6 +10,7 @@ from run_asm import run_body
 
 from monoc.sim import Checks, Finding, SimulationError, Simulator
 
+RACES = Checks(lds_races=True)
 OWN = "\tv_lshlrev_b32_e32 v9, 2, v0\n"  # v9: the thread's own dword
 OTHER = "\tv_xor_b32_e32 v1, 0x40, v0\n\tv_lshlrev_b32_e32 v1, 2, v1\n"  # v1: that of the neighbour wave's lane
 BARRIER = "\ts_waitcnt lgkmcnt(0)\n\ts_barrier\n"
@@ -20,7 +21,7 @@ FIRST_WAVE = "\tv_readfirstlane_b32 s20, v0\n\ts_cmp_lg_u32 s20, 0\n"
 
 def race_of(body: str, seed: int = 0, *, block: int = 128, lds: int = 1024) -> Finding | None:
     try:
-        run_body(body, [], simulator=Simulator(threads=1, seed=seed), block=block, lds=lds)
+        run_body(body, [], simulator=Simulator(threads=1, seed=seed, checks=RACES), block=block, lds=lds)
     except SimulationError as error:
         return error.findings[0]
     return None
@@ -96,7 +97,7 @@ def test_loads_to_lds_are_writes() -> None:
     load = "\ts_mov_b32 m0, 0\n\tglobal_load_lds_dword v9, s[4:5]\n\ts_waitcnt vmcnt(0)\n"
     data = np.arange(128, dtype=np.uint32)
     with pytest.raises(SimulationError, match=r"wave 0 writes it at line \d+ \(global_load_lds_dword"):
-        run_body(OWN + load + BARRIER, [data], block=128, lds=1024)
+        run_body(OWN + load + BARRIER, [data], simulator=Simulator(threads=1, checks=RACES), block=128, lds=1024)
 
 
 def test_a_long_loop_between_barriers_keeps_its_race() -> None:
@@ -111,10 +112,10 @@ def test_a_long_loop_between_barriers_keeps_its_race() -> None:
     assert found.instruction == "ds_write_b32 v3, v0 offset:8188"
 
 
-def test_switched_off_and_clean_after_a_finding() -> None:
+def test_off_unless_asked_for_and_clean_after_a_finding() -> None:
     racy = OWN + OTHER + "\tds_write_b32 v9, v0\n\tds_write_b32 v1, v0\n"
-    run_body(racy, [], simulator=Simulator(threads=1, checks=Checks(lds_races=False)), block=128, lds=1024)
-    sim = Simulator(threads=1)
+    run_body(racy, [], simulator=Simulator(threads=1), block=128, lds=1024)
+    sim = Simulator(threads=1, checks=RACES)
     with pytest.raises(SimulationError, match="lds_race"):
         run_body(racy, [], simulator=sim, block=128, lds=1024)
     run_body(ALL_WRITE, [], simulator=sim, block=128, lds=1024)

@@ -44,7 +44,7 @@ def ring(ctas: int, **options: object) -> tuple[np.ndarray, Report]:  # type: ig
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("seed", [0, 1, 99])
-@pytest.mark.parametrize("checks", [Checks(), Checks(written=False), Checks(vgprs=True)])
+@pytest.mark.parametrize("checks", [Checks(), Checks(written=False), Checks(vgprs=True), Checks(lds_races=True)])
 def test_bits_do_not_depend_on_threads_seed_or_checks(threads: int, seed: int, checks: Checks) -> None:
     out, _ = ring(40, threads=threads, seed=seed, checks=checks)
     np.testing.assert_array_equal(out[:, 0], 5 + np.cumsum(np.arange(40)))
@@ -321,9 +321,7 @@ def test_a_wait_that_stores_or_meets_at_barriers_is_a_hang_too(step: str, thread
     """Nothing it stores is new, so nothing can come of it."""
     body = f"\tv_mov_b32_e32 v1, 0\n\tv_mov_b32_e32 v2, 7\n.LBB0_1:\n\t{step}\n{_POLL}"
     body += "\ts_cmp_eq_u32 s22, 0\n\ts_cbranch_scc1 .LBB0_1\n"
-    # Both waves write the same words: a race, and nothing new all the same.
-    checks = Checks(lds_races=False)
-    simulator = Simulator(threads=threads, instruction_limit=20_000_000, checks=checks)
+    simulator = Simulator(threads=threads, instruction_limit=20_000_000)
     with pytest.raises(HangError, match="nothing changes"):
         run_body(body, [np.zeros(64, np.uint32)], grid=3, block=128, lds=256, scratch=16, simulator=simulator)
 

@@ -250,7 +250,7 @@ void bind_machine(nb::module_& m) {
              return all;
            })
       .def("launch", launch, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg("lds_margin") = 0,
-           nb::arg("lds_races") = true);
+           nb::arg("lds_races") = false);
   m.def("known_mnemonics", known_mnemonics);
   m.def("isa", [] { return std::string(alu::alu_isa()); });
 }

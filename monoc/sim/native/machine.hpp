@@ -51,7 +51,7 @@ struct Options {
   uint64_t seed = 0, limit = 0;  // limit: wave-instructions of a host thread, 0 for none
   int threads = 1;
   uint32_t lds_margin = 0;  // bytes behind a CTA's LDS that may be accessed
-  bool lds_poison = true, vgpr_poison = false, observe = false, lds_races = true;
+  bool lds_poison = true, vgpr_poison = false, observe = false, lds_races = false;
   std::function<bool()> interrupted;  // asked now and then by the calling thread; true ends the launch
 };
 
