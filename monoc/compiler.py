@@ -22,7 +22,7 @@ from monoc.spec.load import load_program
 from monoc.spec.program import Program
 from monoc.target import target
 
-__all__ = ["Package", "compile_spec", "schedule_program"]
+__all__ = ["Package", "compile_spec", "fit_program", "schedule_program"]
 
 Progress = Callable[[str, int, int], None]
 
@@ -37,12 +37,19 @@ class Package:
     files: Mapping[str, str]
 
 
-def schedule_program(program: Program) -> Schedule:
-    """The schedule of ``program`` on its target, not proved yet. Raises :class:`~monoc.diagnostics.CompileErrors`."""
+def fit_program(program: Program) -> Draft:
+    """The stages of ``program``, before they are scheduled: all that its sizes and target have to suit.
+
+    Raises :class:`~monoc.diagnostics.CompileErrors`."""
     try:
-        draft = draft_schedule(program)
+        return draft_schedule(program)
     except (PassError, HandOffError, NameTakenError) as error:
         raise _refusal(program, error) from None
+
+
+def schedule_program(program: Program) -> Schedule:
+    """The schedule of ``program`` on its target, not proved yet. Raises :class:`~monoc.diagnostics.CompileErrors`."""
+    draft = fit_program(program)
     try:
         return make_schedule(draft, target(program.target.arch))
     except (PassError, HandOffError, NameTakenError) as error:
@@ -67,7 +74,7 @@ def _refusal(
     """``error`` at ``span``, or at the place of the spec it comes from (its beginning where only the whole is to
     blame)."""
     span = error.span if isinstance(error, PassError) else span
-    message, remedy = str(error.args[0]), None
+    message, remedy = str(error.args[0]), error.remedy if isinstance(error, PassError) else None
     if isinstance(error, NameTakenError):
         declared = {p.name.upper(): (p.name, p.span) for p in program.space.params}
         declared |= {d.name.upper(): (d.name, d.span) for d in program.dims}

@@ -19,11 +19,11 @@ __all__ = ["FusedStage", "Layer", "Pass", "PassError", "run_passes"]
 
 class PassError(ValueError):
     """The layer cannot be compiled: the message names the pass, the statement and what would help; ``span``: where the
-    spec says it."""
+    spec says it; ``remedy``: what to change, where the message does not say it."""
 
-    def __init__(self, message: str, span: Span | None = None) -> None:
+    def __init__(self, message: str, span: Span | None = None, remedy: str | None = None) -> None:
         super().__init__(message)
-        self.span = span
+        self.span, self.remedy = span, remedy
 
     def __str__(self) -> str:
         at = "" if self.span is None else f"{self.span.file}:{self.span.line}:{self.span.column}: "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from monoc.graph import build_graphs
+from monoc.passes.fit import Fit
 from monoc.passes.fuse import Fuse
 from monoc.passes.fuser import REGION_SUFFIXES
 from monoc.passes.layer import Layer, Pass, PassError, run_passes
@@ -20,7 +21,7 @@ from monoc.spec.program import BuildSpace, Program
 
 __all__ = ["PASSES", "compile_layer", "draft_schedule", "regions_of"]
 
-PASSES: tuple[Pass, ...] = (ResolveViews(), ShardTp(), Legalise(), Fuse(), OrderStages())
+PASSES: tuple[Pass, ...] = (ResolveViews(), ShardTp(), Legalise(), Fuse(), Fit(), OrderStages())
 
 
 def compile_layer(program: Program) -> Layer:

@@ -7,6 +7,7 @@ from typing import Any
 
 import typer
 
+from monoc.compiler import fit_program
 from monoc.diagnostics import CompileErrors, ExitCode
 from monoc.options import Json, Spec
 from monoc.spec.load import load_program
@@ -26,6 +27,7 @@ def register(app: typer.Typer) -> None:
         """Read a spec and report every error in it."""
         try:
             program = load_program(spec)
+            fit_program(program)
         except CompileErrors as e:
             if not as_json:
                 raise

@@ -19,6 +19,7 @@ from monoc.spec.program import (
     WeightField,
 )
 from monoc.spec.yamltree import YamlList, YamlMap, YamlNode, YamlText
+from monoc.target import target
 
 __all__ = ["read_runner", "read_schedule", "read_target"]
 
@@ -40,6 +41,11 @@ def read_target(node: YamlMap, reader: Reader) -> Target | None:
         reader.diagnostics.error(
             Code.WRONG_KIND, f"`threads` is {threads}", f.at("threads"), f"a multiple of {_WAVE}, at most 1024"
         )
+    if arch is not None and ctas is not None and ctas > (units := target(arch).cus):
+        reader.diagnostics.error(
+            Code.WRONG_KIND, f"`ctas` is {ctas}", f.at("ctas"),
+            f"at most {units}: CTAs wait for each other, so each needs one of {arch}'s {units} compute units",
+        )  # fmt: skip
     if arch is None or ctas is None or threads is None:
         return None
     return Target(arch, ctas, threads)

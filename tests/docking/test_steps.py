@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -357,3 +359,20 @@ def test_steps_that_are_left_are_logged_once_each(v41: Docked, host: Host) -> No
     host.decode(layer)
     mono(layer, torch.rand(ROWS, 8), "positions", **_mixes())
     assert host.log[1:] == ["DSv4.1 mono decode: `forward` runs decode steps"]
+
+
+@pytest.mark.parametrize("model", ["v41", "pro"])
+def test_a_tp_group_has_a_runner_of_its_own(
+    model: str, host: Host, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    docked = request.getfixturevalue(model)
+    make, device = docked.module._rank_runner, torch.device("cpu")
+    first = make(device, ())
+    assert make(device, ()) is first
+    another = SimpleNamespace(cpu_group="another group")
+    monkeypatch.setattr(sys.modules["vllm.distributed"], "get_tp_group", lambda: another)
+    second = make(device, ())
+    assert second is not first
+    assert second.given.group == "another group"
+    host.tp //= 2
+    assert make(device, ()).given.tp == host.tp

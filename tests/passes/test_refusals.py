@@ -38,6 +38,27 @@ def override(value: str, form: str) -> Edits:
         ((("head: 256", "head: 320"), ("record: 328", "record: 392")), (), "head = 320 values", "mhc_mla_moe.monoc"),
         ((("hidden: 256", "hidden: 384"),), (), "has to be a multiple of 256", "deepseek_v4.monoc"),
         ((), (("bf16(mxfp8(a, rule=V) @ sw2)", "mxfp8(a, rule=V) @ sw2"),), "rounded to bf16", "deepseek_v4.monoc"),
+        (
+            (("threads: 512", "threads: 256"), ("experts: 16", "experts: 70")),
+            (),
+            "of a CTA, 4, has to be",
+            "mhc_mla_moe.monoc",
+        ),
+        ((("threads: 512", "threads: 64"),), (), "the waves of a CTA, 1, has to be", "monoc"),
+        ((("threads: 512", "threads: 960"),), (), "the waves of a CTA, 15, has to be", "monoc"),
+        (
+            (("pad(inter, 128)", "pad(inter, 32)"), ("inter: 384", "inter: 1280")),
+            (),
+            "stored columns, 320",
+            "deepseek_v4.monoc",
+        ),
+        (
+            (("head: 256", "head: 128"), ("record: 328", "record: 200")),
+            (),
+            "the width of a head, 128, has to be at least 256",
+            "mhc_mla_moe.monoc",
+        ),
+        ((("ug_groups: 2", "ug_groups: 3"),), (), "a CTA, 8, has to be a multiple of 6", "deepseek_v4.monoc"),
         (override("x", "flag"), (), "is no hand-off of launch k2", "spec.yaml"),
         ((("o_rank: 64", "o_rank: 1073741824"),), (), "the sizes are too large", "spec.yaml"),
         ((("q_rank", "grid"),), (("q_rank", "grid"),), "plan.py has a `GRID` of its own", "spec.yaml"),
@@ -49,6 +70,18 @@ def test_schedule(tmp_path: Path, edits: Edits, program_edits: Edits, message: s
     found = refusal(schedule_program, program)
     assert message in found.message
     assert found.span.file.endswith(place)
+
+
+def test_what_a_stage_needs_is_refused_with_a_remedy_at_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    variation(tmp_path, ("threads: 512", "threads: 64"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["monoc", "check", "spec.yaml"])
+    with pytest.raises(SystemExit) as stopped:
+        run()
+    assert stopped.value.code == 2
+    assert "help: change `threads` of `target`" in capsys.readouterr().err
 
 
 def test_a_size_too_large_is_pointed_at(tmp_path: Path) -> None:

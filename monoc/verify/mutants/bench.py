@@ -144,7 +144,8 @@ def benches(bundle: Bundle, site: Site, seed: int) -> Iterator[Bench]:
     program, entries = bundle.program, bundle.entries(site.file)
     small, past = _widths(program)
     known = [k for k in kinds(program, bundle.runner) if k.entry in entries]
-    known.sort(key=lambda k: (len(_entry(program, k).launches), "index" not in k.name))
+    # of as many launches, first those the host does something between: it is given what the first launch hands it
+    known.sort(key=lambda k: (len(_entry(program, k).launches), -_calls(program, k)))
     first = [k for n, k in enumerate(known) if k.entry not in {j.entry for j in known[:n]}]
     ranks = next(p.values for p in program.space.params if p.name == "tp")
     tp = min((n for n in ranks if n > 1), default=ranks[0])
@@ -156,6 +157,17 @@ def benches(bundle: Bundle, site: Site, seed: int) -> Iterator[Bench]:
     for bench in found:
         if all(bench.cell.kind.build(program, width, bench.cell.tp) is not None for width in bench.cell.widths):
             yield bench
+
+
+def _calls(program: Program, kind: Kind) -> int:
+    """Host calls between the launches of a kind of layer."""
+    ranks = next(p.values for p in program.space.params if p.name == "tp")
+    builds = (kind.build(program, width, n) for width in _widths(program)[0] for n in ranks)
+    build = next((b for b in builds if b is not None), None)
+    if build is None:
+        return 0
+    environment = program.environment(build)
+    return sum(bool(h.guard.evaluate(environment)) for h in _entry(program, kind).host_calls)
 
 
 def _forms(site: Site) -> tuple[tuple[bool, bool], ...]:
