@@ -118,8 +118,9 @@ _TABLE = (
         "keys i32 [t, picks + window], counts i32 [2, t]. First min((position + 1) // ratio, picks) "
         "compressed rows through the block table, bit 31 set (-1 stays -1), none for ratio 0; then the "
         "window's slots; then -1. Without a block table the picks are slots of the compressed cache. Where picks has "
-        "`<= n` columns, as many as its rows are wide count for n, and entries past the keys may be anything. counts: "
-        "keys and compressed keys of the token, 0 for slot -1.",
+        "`<= n` columns, as many as its rows are wide count for n (several rows further apart than wide: as many as "
+        "lie between two), and entries past the keys may be anything. counts: keys and compressed keys of the token, "
+        "0 for slot -1.",
     ),
     OpSpec(
         "attend", _operands("q keys counts sink window compressed? factor?"),
