@@ -10,6 +10,7 @@ from variants import OTHER_PRO, edited_spec
 
 from monoc.build.package import EmittedPackage
 from monoc.compiler import compile_spec
+from monoc.diagnostics import CompileErrors
 from monoc.emit.files import write_package
 
 PRO = "dsv4_pro.yaml"
@@ -60,5 +61,9 @@ def test_a_smaller_grid(tmp_path: Path) -> None:
 
 def test_a_grid_the_target_cannot_hold(tmp_path: Path) -> None:
     edits = ((PRO, "ctas: 256", "ctas: 304"), UNDOCKED)
-    (failure,) = compile_spec(str(edited_spec(tmp_path / "specs", PRO, edits))).proof.failures
-    assert "cannot be resident on 256 compute units: give the spec's target at most 256 ctas" in failure.message
+    with pytest.raises(CompileErrors) as caught:
+        compile_spec(str(edited_spec(tmp_path / "specs", PRO, edits)))
+    (only,) = caught.value.diagnostics
+    assert only.message == "`ctas` is 304"
+    help_line = "at most 256: CTAs wait for each other, so each needs one of gfx950's 256 compute units"
+    assert help_line in caught.value.render()
