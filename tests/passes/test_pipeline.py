@@ -179,7 +179,7 @@ def test_an_operation_no_rule_takes_says_what_there_is(tmp_path: Path) -> None:
 
 def test_passes_have_kebab_case_names() -> None:
     names = [p.name for p in PASSES]
-    assert names == ["resolve-views", "shard-tp", "legalise", "fuse", "order-stages"]
+    assert names == ["resolve-views", "shard-tp", "legalise", "fuse", "fit", "order-stages"]
 
 
 def test_views_keep_offsets() -> None:
